@@ -1,0 +1,1 @@
+"""The tests, grouped as the package is; tests/browser runs as a process of its own (see ./dev test)."""

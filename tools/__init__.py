@@ -1,0 +1,1 @@
+"""What ./dev calls: the project's own commands."""
