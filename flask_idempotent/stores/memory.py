@@ -1,0 +1,257 @@
+"""The store in this process's memory: exact for one process, gone with it.
+
+Every method takes the lock, asks the state machine, and keeps its answer. Records are filed by the second in which they
+end, so that what has expired goes without being asked for: a few with every write, the rest by a thread that lives
+while there is something to wait for. A full store refuses; it never forgets a record that lives.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Final
+
+from flask_idempotent.core import machine
+from flask_idempotent.core.errors import StoreUnavailable
+from flask_idempotent.core.record import MICROSECONDS, Absent, Claim, Holder, Record, State, microseconds
+
+_PER_WRITE: Final = 16  # expired records that one write removes
+_PER_TURN: Final = 1_000  # records that are looked at while the lock is held once, about a millisecond
+_LONGEST_WAIT: Final = 1.0  # seconds that the thread sleeps; what is made meanwhile may end sooner
+
+
+class MemoryStore:
+    """A store for one process: development, tests, a single worker.
+
+    :param max_records: a new record beyond so many is refused with
+        :class:`~flask_idempotent.core.errors.StoreUnavailable`.
+    :param clock: returns seconds that never go back.
+    :raises ValueError: ``max_records`` is not positive.
+    """
+
+    def __init__(self, max_records: int = 100_000, clock: Callable[[], float] = time.monotonic) -> None:
+        if max_records < 1:
+            raise ValueError("max_records must be at least 1")
+        self._max_records = max_records
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._records: dict[str, Record] = {}
+        self._seconds: dict[int, set[str]] = {}  # the second in which they end -> keys
+        self._order: list[int] = []  # heap of the seconds above, each once
+        self._thread: threading.Thread | None = None
+        _stores.add(self)
+
+    def issue(self, key: str, *, binding: str, scene: str, ttl: float) -> None:
+        """See :meth:`flask_idempotent.core.store.Store.issue`."""
+        with self._lock:
+            now = self._now()
+            record = self._records.get(key)
+            self._make_room(record, now)
+            self._put(key, machine.issue(record, now, binding=binding, scene=scene, ttl=microseconds(ttl)), now)
+
+    def claim(
+        self,
+        key: str,
+        *,
+        owner: str,
+        lease: float,
+        ttl: float,
+        must_exist: bool = False,
+        binding: str = "",
+        scene: str = "",
+        fingerprint: str = "",
+        takeover: bool = True,
+        consume: bool = False,
+    ) -> Claim | Holder | Absent:
+        """See :meth:`flask_idempotent.core.store.Store.claim`."""
+        with self._lock:
+            now = self._now()
+            record = self._records.get(key)
+            answer = machine.claim(
+                record,
+                now,
+                key,
+                owner=owner,
+                lease=microseconds(lease),
+                ttl=microseconds(ttl),
+                must_exist=must_exist,
+                binding=binding,
+                scene=scene,
+                fingerprint=fingerprint,
+                takeover=takeover,
+                consume=consume,
+            )
+            if isinstance(answer, Claim):
+                self._make_room(record, now)
+                self._put(key, answer.record, now)
+            return answer
+
+    def settle(self, claim: Claim, *, state: State, hold: float, ttl: float, result: bytes | None = None) -> bool:
+        """See :meth:`flask_idempotent.core.store.Store.settle`. It is written even into a full store: its effect has
+        happened."""
+        with self._lock:
+            now = self._now()
+            record, accepted = machine.settle(
+                self._records.get(claim.key),
+                now,
+                claim,
+                state=state,
+                hold=microseconds(hold),
+                ttl=microseconds(ttl),
+                result=result,
+            )
+            self._put(claim.key, record, now)
+            return accepted
+
+    def get(self, key: str) -> Record | None:
+        """See :meth:`flask_idempotent.core.store.Store.get`."""
+        with self._lock:
+            return machine.live(self._records.get(key), self._now())
+
+    def scan(self) -> Iterator[str]:
+        """Yield the keys of the live records, as they are at the first step."""
+        with self._lock:
+            now = self._now()
+            keys = [key for key, record in self._records.items() if machine.live(record, now)]
+        yield from keys
+
+    def delete(self, key: str) -> bool:
+        """Remove a record; return whether there was one."""
+        with self._lock:
+            now = self._now()
+            there = machine.live(self._records.get(key), now) is not None
+            self._put(key, None, now)
+            return there
+
+    def purge(self) -> int:
+        """Remove what has expired; return how many records went."""
+        removed = 0
+        while True:
+            with self._lock:
+                some = self._purge(self._now(), _PER_TURN, partly=True)
+            removed += some
+            if some < _PER_TURN:
+                return removed
+
+    def _now(self) -> int:
+        return microseconds(self._clock())
+
+    def _make_room(self, record: Record | None, now: int) -> None:
+        if record is None and len(self._records) >= self._max_records:
+            self._purge(now, _PER_TURN, partly=True)
+            if len(self._records) >= self._max_records:
+                raise StoreUnavailable(
+                    f"The memory store is full: it holds {len(self._records)} records that still live. Raise its limit "
+                    f"(memory://?max_records={2 * self._max_records}), shorten the lives, or use Redis."
+                )
+
+    def _put(self, key: str, record: Record | None, now: int) -> None:
+        old = self._records.get(key)
+        if record is not old:
+            if old is not None:
+                self._forget(key, old)
+            if record is not None:
+                self._file(key, record)
+        self._purge(now, _PER_WRITE)
+        if self._records and self._thread is None:
+            self._thread = _start_thread(self)
+
+    def _file(self, key: str, record: Record) -> None:
+        self._records[key] = record
+        second = record.expires_at // MICROSECONDS
+        if second not in self._seconds:
+            self._seconds[second] = set()
+            heapq.heappush(self._order, second)
+        self._seconds[second].add(key)
+
+    def _forget(self, key: str, record: Record) -> None:
+        del self._records[key]
+        second = record.expires_at // MICROSECONDS
+        keys = self._seconds[second]
+        keys.remove(key)
+        if not keys:
+            self._seconds[second] = set()  # a set never shrinks; the second itself goes when it is over
+
+    def _purge(self, now: int, limit: int, *, partly: bool = False) -> int:
+        """Look at no more than ``limit`` records that end soonest, and remove the expired ones; return their number.
+
+        :param partly: look also into the present second, of which a part may have expired.
+        """
+        removed = 0
+        over = now // MICROSECONDS + partly
+        while self._order and self._order[0] < over and removed < limit:
+            second = self._order[0]
+            keys = list(islice(self._seconds[second], limit - removed))
+            expired = [(key, record) for key in keys if (record := self._records[key]).expires_at <= now]
+            for key, record in expired:
+                self._forget(key, record)
+            removed += len(expired)
+            if self._seconds[second]:
+                break
+            del self._seconds[heapq.heappop(self._order)]
+        return removed
+
+    def _next_turn(self) -> float | None:
+        """Remove some expired records; return the seconds until there may be more, None when no record is left."""
+        with self._lock:
+            now = self._now()
+            if self._purge(now, _PER_TURN) >= _PER_TURN:
+                return 0.001  # let the others have the lock
+            if not self._records:
+                self._seconds.clear()
+                self._order.clear()
+                self._thread = None
+                return None
+            return min(max((self._order[0] + 1) - now / MICROSECONDS, 0.01), _LONGEST_WAIT)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+        self._thread = None  # threads do not survive a fork; the next write starts one
+
+
+def _start_thread(store: MemoryStore) -> threading.Thread:
+    thread = threading.Thread(target=_tidy, args=(weakref.ref(store),), name="idempotency-memory", daemon=True)
+    thread.start()
+    return thread
+
+
+def _tidy(reference: weakref.ref[MemoryStore]) -> None:
+    """Purge until nothing is left, or until nobody else holds the store."""
+    while (store := reference()) is not None:
+        wait = store._next_turn()  # noqa: SLF001  the thread is a part of the store
+        del store
+        if wait is None:
+            return
+        time.sleep(wait)
+
+
+_stores: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
+_held: list[MemoryStore] = []
+
+
+def _before_fork() -> None:
+    """Hold every lock across a fork, so that the child finds no record half-written."""
+    _held[:] = _stores
+    for store in _held:
+        store._lock.acquire()  # noqa: SLF001
+
+
+def _in_parent() -> None:
+    for store in _held:
+        store._lock.release()  # noqa: SLF001
+    _held.clear()
+
+
+def _in_child() -> None:
+    for store in _held:
+        store._after_fork()  # noqa: SLF001
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
