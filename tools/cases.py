@@ -50,8 +50,11 @@ def _reported(arguments: list[str], seconds: float | None) -> dict[str, tuple[li
         lines = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines()]
     found: dict[str, tuple[list[str], str | None]] = {}
     for line in lines:
-        ids, outcome = found.get(line["node"], ([], None))
-        found[line["node"]] = (line.get("ids", ids), _worse(outcome, line.get("outcome")))
+        node = (
+            line["node"] if "ids" in line or line["node"] in found else line["node"].rsplit("@", 1)[0]
+        )  # xdist's group
+        ids, outcome = found.get(node, ([], None))
+        found[node] = (line.get("ids", ids), _worse(outcome, line.get("outcome")))
     return found
 
 
