@@ -1,0 +1,8 @@
+-- Look at a record; writes nothing.
+--
+-- KEYS[1]  the record
+-- Reply    {word, packed record or ''}; the word is absent, damaged or live
+
+local record, text = read(KEYS[1], clock())
+if record == nil then return {'absent', ''} end
+return {record and 'live' or 'damaged', text}

@@ -1,0 +1,194 @@
+"""The store in Redis or Valkey: one script, one key and one round trip for each step."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Final, Protocol, cast
+
+from redis import exceptions as driver
+
+from flask_idempotent.core.errors import RecordInvalid, StoreUnavailable
+from flask_idempotent.core.record import Absent, Claim, Holder, Record, State, Verdict, microseconds
+
+from . import layout
+from .layout import LETTERS, text
+
+_LONGEST: Final = 100 * 365 * 86_400  # seconds; a longer life would leave the numbers that Lua counts exactly
+_MUST_EXIST, _STAYS, _CONSUME = 1, 2, 4
+
+_OUTAGES: Final = (
+    driver.ConnectionError,
+    driver.TimeoutError,
+    driver.ReadOnlyError,
+    driver.OutOfMemoryError,
+    driver.NoPermissionError,
+    driver.InvalidResponse,
+    driver.ClusterError,
+    driver.AskError,
+    driver.TryAgainError,
+    driver.RedisClusterException,
+)
+# What the driver has no class for, and what a server wraps into "ERR Error running script ... -OOM ...".
+_OUTAGE: Final = re.compile(
+    r"\b(BUSY|CLUSTERDOWN|LOADING|MASTERDOWN|MISCONF|NOAUTH|NOPERM|NOREPLICAS|OOM|READONLY|TRYAGAIN|UNKILLABLE|WRONGPASS)\b"
+)
+
+
+class Client(Protocol):
+    """What the store needs of a client."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Send one command and return its reply."""
+
+    def scan_iter(self, match: str, count: int, **options: Any) -> Iterator[Any]:
+        """Yield keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Script:
+    body: bytes
+    digest: bytes
+
+    @classmethod
+    def load(cls, name: str) -> _Script:
+        folder = files(__package__)
+        body = folder.joinpath("record.lua").read_bytes() + folder.joinpath(f"{name}.lua").read_bytes()
+        return cls(body, hashlib.sha1(body, usedforsecurity=False).hexdigest().encode())
+
+
+_ISSUE, _CLAIM, _SETTLE, _GET = (_Script.load(name) for name in ("issue", "claim", "settle", "get"))
+
+
+class RedisStore:
+    """A store for any number of processes and machines.
+
+    The server's clock decides, and it drops by itself what has expired.
+
+    :param client: any synchronous client of redis-py: ``Redis``, ``RedisCluster``, a Sentinel's master, fakeredis; its
+        time-outs and retries are its own.
+    :param prefix: what the keys of :meth:`scan` begin with, a colon excepted.
+    """
+
+    def __init__(self, client: object, prefix: str = "idempotency") -> None:
+        self._client = cast("Client", client)
+        self._prefix = prefix
+
+    def issue(self, key: str, *, binding: str, scene: str, ttl: float) -> None:
+        """See :meth:`flask_idempotent.core.store.Store.issue`."""
+        self._run(_ISSUE, key, text(binding), text(scene), _duration(ttl))
+
+    def claim(
+        self,
+        key: str,
+        *,
+        owner: str,
+        lease: float,
+        ttl: float,
+        must_exist: bool = False,
+        binding: str = "",
+        scene: str = "",
+        fingerprint: str = "",
+        takeover: bool = True,
+        consume: bool = False,
+    ) -> Claim | Holder | Absent:
+        """See :meth:`flask_idempotent.core.store.Store.claim`."""
+        flags = must_exist * _MUST_EXIST + (not takeover) * _STAYS + consume * _CONSUME
+        word, now, packed = self._run(
+            _CLAIM,
+            key,
+            text(owner),
+            _duration(lease),
+            _duration(ttl),
+            flags,
+            text(binding),
+            text(scene),
+            text(fingerprint),
+        )
+        if word == b"absent":
+            return Absent()
+        if word == b"claimed":
+            return Claim(key, layout.unpack(packed))
+        return _holder(word, int(now), packed)
+
+    def settle(self, claim: Claim, *, state: State, hold: float, ttl: float, result: bytes | None = None) -> bool:
+        """See :meth:`flask_idempotent.core.store.Store.settle`."""
+        reply = self._run(
+            _SETTLE,
+            claim.key,
+            text(claim.owner),
+            LETTERS[state],
+            _duration(hold),
+            _duration(ttl),
+            int(result is not None),
+            result or b"",
+            layout.pack(claim.record) if state in (State.DONE, State.FAILED) else b"",
+        )
+        return bool(reply)
+
+    def get(self, key: str) -> Record | None:
+        """See :meth:`flask_idempotent.core.store.Store.get`."""
+        word, packed = self._run(_GET, key)
+        return None if word == b"absent" else layout.unpack(packed)
+
+    def scan(self) -> Iterator[str]:
+        """Yield the keys that begin with the prefix; one may come twice while the server rebuilds its table."""
+        pattern = re.sub(r"([*?\[\]\\])", r"\\\1", self._prefix) + ":*"
+        try:
+            for key in self._client.scan_iter(match=pattern, count=1000, NEVER_DECODE=True):
+                yield key.decode("utf-8", "surrogatepass")
+        except (driver.RedisError, driver.RedisClusterException) as error:
+            raise _translated(error) from error
+
+    def delete(self, key: str) -> bool:
+        """Remove a record, a damaged one too; return whether there was one."""
+        return bool(self._send("DEL", text(key)))
+
+    def purge(self) -> int:
+        """Do nothing and return 0: the server removes what has expired."""
+        return 0
+
+    def _run(self, script: _Script, key: str, *arguments: bytes | int) -> Any:
+        name = text(key)
+        try:
+            return self._send("EVALSHA", script.digest, 1, name, *arguments)
+        except driver.NoScriptError:
+            # Restarted, failed over, flushed, or pushed out by other people's scripts. EVAL loads it again.
+            return self._send("EVAL", script.body, 1, name, *arguments)
+
+    def _send(self, *command: bytes | int | str) -> Any:
+        """Send one command. Its reply is bytes, whatever the client was told about decoding."""
+        try:
+            return self._client.execute_command(*command, NEVER_DECODE=True)
+        except driver.NoScriptError:
+            raise
+        except (driver.RedisError, driver.RedisClusterException) as error:
+            raise _translated(error) from error
+
+
+def _holder(word: bytes, now: int, packed: bytes) -> Holder:
+    verdict = Verdict(word.decode())
+    try:
+        record = None if verdict is Verdict.DAMAGED else layout.unpack(packed)
+    except RecordInvalid:
+        return Holder(None, Verdict.DAMAGED, now)
+    return Holder(record, verdict, now)
+
+
+def _duration(seconds: float) -> int:
+    return microseconds(min(seconds, _LONGEST))
+
+
+def _translated(error: Exception) -> Exception:
+    """Return what to raise for a driver's error: an outage is one of ours, a mistake of this module stays what it is."""
+    if isinstance(error, _OUTAGES) or _OUTAGE.search(str(error)):
+        return StoreUnavailable()
+    if "unknown command" in str(error).lower():
+        return RuntimeError(
+            "the store's scripts need EVALSHA and EVAL, and this server has neither; for fakeredis: "
+            'pip install "fakeredis[lua]"'
+        )
+    return error
