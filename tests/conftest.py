@@ -18,7 +18,7 @@ from tests.proxy import FaultProxy
 from tests.servers import RedisCluster, RedisServer, binary
 from tests.web import WebServer, flask_argv, gunicorn_argv, waitress_argv
 
-pytest_plugins = ["tests.plugin"]
+pytest_plugins = ["tests.plugin", "pytester"]
 
 REDIS_SERVERS = ("valkey91", "valkey81", "redis62", "redis82")
 

@@ -99,6 +99,7 @@ def _report_cases(items: list[pytest.Item]) -> None:
     report = os.environ.get("IDEMPOTENCY_DEV_CASES")
     if report is None:
         return
+    Path(report).touch()
     items[:] = [item for item in items if _case_ids(item)]
     for item in items:
         _append(report, {"node": item.nodeid, "ids": _case_ids(item)})
