@@ -1,0 +1,1 @@
+"""The rules, without Flask, without a driver, without I/O."""

@@ -1,0 +1,51 @@
+"""The hold of the work that is being done now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from .guard import Hold
+
+_hold: ContextVar[Hold | None] = ContextVar("flask_idempotent_hold", default=None)
+
+
+@contextmanager
+def current_hold(hold: Hold | None) -> Iterator[None]:
+    """Make ``hold`` the one that :data:`current_claim` speaks of."""
+    reset = _hold.set(hold)
+    try:
+        yield
+    finally:
+        _hold.reset(reset)
+
+
+class CurrentClaim:
+    """What a guarded view may say about its own claim. Where nothing is guarded, nothing happens."""
+
+    def __bool__(self) -> bool:
+        return _hold.get() is not None
+
+    @property
+    def fence(self) -> int:
+        """A number that grows with every claim of the same token or key; 0 where nothing is guarded."""
+        hold = _hold.get()
+        return hold.fence if hold is not None else 0
+
+    def restore(self) -> None:
+        """Nothing happened, as when a form is shown again: the token is good again once the view has returned."""
+        hold = _hold.get()
+        if hold is not None:
+            hold.given_back = True
+
+    def keep(self) -> None:
+        """The effect happened: should the view fail from here on, the record becomes done without an answer instead of
+        being restored. Written to the store at once, so that it survives a crash; costs one round trip."""
+        hold = _hold.get()
+        if hold is not None:
+            hold.keep()
+
+
+current_claim = CurrentClaim()
+"""The claim under which the present code runs."""

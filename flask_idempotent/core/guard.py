@@ -1,0 +1,309 @@
+"""The guard turns a store's answers into words: a hold on the work, or a refusal that is raised."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NoReturn, TypeVar
+
+from . import events
+from .breaker import Breaker
+from .errors import (
+    Duplicate,
+    Failed,
+    IdempotencyError,
+    InProgress,
+    KeyReused,
+    RecordInvalid,
+    StoreUnavailable,
+    TokenForeign,
+    TokenReused,
+    TokenUnknown,
+)
+from .ids import new_owner
+from .keys import store_key
+from .record import Absent, Claim, Holder, Record, State, Verdict
+from .store import Store
+
+T = TypeVar("T")
+
+BUDGET: Final = 1.0
+"""Seconds in which a lost command may be sent again."""
+LONGEST_HINT: Final = 2.0
+"""Seconds: the longest Retry-After for a running claim. It is a hint, not the lease."""
+_SETTLE_PAUSES: Final = (0.0, 0.05, 0.2, 0.4)
+_MOST_LOST: Final = 1000
+_RELEASED_AT_ONCE: Final = 5
+
+_logger = logging.getLogger("flask_idempotent")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is to be claimed.
+
+    :param digest: stands for the token or key, see :mod:`flask_idempotent.core.keys`.
+    :param token: whether it must have been issued.
+    :param lease: seconds for which the claim holds without news.
+    :param life: seconds for which the record lives while the work runs; a token keeps its own end.
+    :param ttl: seconds for which the result lives.
+    :param restore: whether a failure gives the token or key back.
+    :param consume: be done at the claim, with nothing kept.
+    """
+
+    digest: str
+    token: bool
+    lease: float
+    life: float
+    ttl: float
+    scene: str = ""
+    binding: str = ""
+    fingerprint: str = ""
+    description: str = ""
+    restore: bool = True
+    consume: bool = False
+
+
+class Guard:
+    """Claims in one store under one prefix.
+
+    :param store: where the records lie.
+    :param prefix: name space in the store.
+    :param listener: is told every event, after it was logged.
+    """
+
+    def __init__(
+        self, store: Store, *, prefix: str = "idempotency", listener: events.Listener | None = None
+    ) -> None:
+        self.store = store
+        self.prefix = prefix
+        self._listener = listener
+        self._breaker = Breaker()
+        self._lost: deque[Hold] = deque(maxlen=_MOST_LOST)
+
+    def issue(self, digest: str, *, binding: str, scene: str, ttl: float) -> None:
+        """Record a token.
+
+        :param ttl: the token's life in seconds.
+        :raises StoreUnavailable: it could not be recorded.
+        """
+        key = store_key(self.prefix, digest)
+        self._breaker.call(lambda: self.store.issue(key, binding=binding, scene=scene, ttl=ttl))
+        self._release_lost()
+        self.tell("issued", digest=digest, scene=scene)
+
+    def claim(self, terms: Terms) -> Hold:
+        """Claim, or raise the refusal.
+
+        :raises IdempotencyError: the refusal; :class:`StoreUnavailable` carries the hold that may have been taken, as
+            ``lost``, to be released at the end.
+        """
+        hold = Hold(self, terms, new_owner())
+        try:
+            answer = self._ask_twice(lambda: self._claim(hold))
+        except StoreUnavailable as error:
+            self.tell("store_unavailable", terms, reason=error.describe())
+            error.retry_after = 1
+            error.lost = hold
+            raise
+        self._release_lost()
+        if isinstance(answer, Claim):
+            hold.claim = answer
+            self._tell_claimed(terms, answer)
+            return hold
+        self._refuse(terms, answer)
+
+    def get(self, digest: str) -> Record | None:
+        """Look a record up by its digest, as logs name it.
+
+        :raises StoreUnavailable: the store cannot be reached.
+        :raises RecordInvalid: it is damaged.
+        """
+        return self._breaker.call(lambda: self.store.get(store_key(self.prefix, digest)))
+
+    def release(self, hold: Hold) -> None:
+        """Give back a claim whose reply never came. It may lie in the store all the same, or come late, when a store
+        that stood still reads what was sent to it: so it is asked again once the store answers."""
+        claim = self._unconfirmed(hold)
+        try:
+            self._breaker.call(lambda: self.store.settle(claim, state=State.ISSUED, hold=0, ttl=0))
+        except StoreUnavailable:
+            self._lost.append(hold)
+
+    def _release_lost(self) -> None:
+        for _ in range(min(len(self._lost), _RELEASED_AT_ONCE)):
+            try:
+                hold = self._lost.popleft()
+            except IndexError:  # another thread was faster
+                return
+            self.release(hold)
+
+    def tell(self, name: str, terms: Terms | None = None, *, digest: str = "", scene: str = "", reason: str = "") -> None:
+        """Log an event and hand it on."""
+        if terms is None:
+            event = events.Event(name, digest, scene, "", reason)
+        else:
+            event = events.Event(name, terms.digest, terms.scene, terms.description, reason)
+        events.log(_logger, event)
+        if self._listener is not None:
+            self._listener(event)
+
+    def _claim(self, hold: Hold) -> Claim | Holder | Absent:
+        terms = hold.terms
+        return self.store.claim(
+            store_key(self.prefix, terms.digest),
+            owner=hold.owner,
+            lease=terms.lease,
+            ttl=terms.life,
+            must_exist=terms.token,
+            binding=terms.binding,
+            scene=terms.scene,
+            fingerprint=terms.fingerprint,
+            takeover=terms.restore,
+            consume=terms.consume,
+        )
+
+    def _ask_twice(self, ask: Callable[[], T]) -> T:
+        """A lost reply is no answer: the same owner asks again, once, if half of the budget is left."""
+        started = time.monotonic()
+        try:
+            return self._breaker.call(ask)
+        except StoreUnavailable:
+            if time.monotonic() - started > BUDGET / 2:
+                raise
+            return self._breaker.watch(ask)
+
+    def _settle(self, hold: Hold, state: State, result: bytes | None) -> bool:
+        """Settle, and send it again within the budget: the store knows its owner.
+
+        :raises StoreUnavailable: no attempt was answered.
+        """
+        terms, deadline = hold.terms, time.monotonic() + BUDGET / 2
+        claim = hold.claim or self._unconfirmed(hold)
+        last: StoreUnavailable | None = None
+        for pause in _SETTLE_PAUSES:
+            if last is not None and time.monotonic() + pause > deadline:
+                break
+            time.sleep(pause)
+            try:
+                return self._breaker.watch(
+                    lambda: self.store.settle(claim, state=state, hold=terms.lease, ttl=terms.ttl, result=result)
+                )
+            except StoreUnavailable as error:
+                last = error
+        raise last or StoreUnavailable()
+
+    def _unconfirmed(self, hold: Hold) -> Claim:
+        return Claim(store_key(self.prefix, hold.terms.digest), Record(State.RUNNING, owner=hold.owner))
+
+    def _tell_claimed(self, terms: Terms, claim: Claim) -> None:
+        self.tell("taken_over" if claim.taken else "claimed", terms)
+
+    def _refuse(self, terms: Terms, answer: Holder | Absent) -> NoReturn:
+        error = _refusal(terms, answer)
+        name = "duplicate" if isinstance(error, (InProgress, Duplicate)) else "refused"
+        self.tell("record_invalid" if isinstance(error, RecordInvalid) else name, terms, reason=error.reason)
+        raise error
+
+
+class Hold:
+    """A claim in use. Its methods never raise when the store is away: the view's own outcome counts more, and what
+    could not be written is one ERROR in the log.
+
+    :param guard: where it was claimed.
+    :param terms: what was claimed.
+    :param owner: the id of this attempt.
+    """
+
+    __slots__ = ("claim", "given_back", "guard", "kept", "owner", "settled", "terms")
+
+    def __init__(self, guard: Guard, terms: Terms, owner: str) -> None:
+        self.guard = guard
+        self.terms = terms
+        self.owner = owner
+        self.claim: Claim | None = None
+        self.kept = False
+        self.given_back = False
+        self.settled = False
+
+    @property
+    def fence(self) -> int:
+        """A number that grows with every claim of the key; 0 if the claim was never confirmed."""
+        return self.claim.fence if self.claim is not None else 0
+
+    def complete(self, result: bytes | None = None) -> None:
+        """The work succeeded; keep ``result`` for duplicates."""
+        if self.terms.consume or (self.kept and result is None):
+            self.settled = True  # the store says done already
+        else:
+            self._settle("completed", State.DONE, result)
+
+    def keep(self) -> None:
+        """The effect happened: from now on a failure makes the record done, without an answer. Written at once, so that
+        it survives a crash."""
+        if self.settled or self.kept:
+            return
+        self.kept = True
+        if not self.terms.consume:
+            self._write("completed", State.DONE, None)
+
+    def restore(self) -> None:
+        """Nothing happened: the token or key is good again; a hold that was kept becomes done instead."""
+        if self.kept:
+            self.complete()
+        else:
+            self._settle("restored", State.ISSUED, None)
+
+    def fail(self) -> None:
+        """It failed, perhaps half-way: the record stays failed, and people reconcile it."""
+        if self.kept:
+            self.complete()
+        else:
+            self._settle("kept_failed", State.FAILED, None)
+
+    def release(self) -> None:
+        """Give back a claim whose reply never came: it may lie in the store all the same."""
+        if not self.settled:
+            self.settled = True
+            self.guard.release(self)
+
+    def _settle(self, event: str, state: State, result: bytes | None) -> None:
+        if not self.settled:
+            self.settled = True
+            self._write(event, state, result)
+
+    def _write(self, event: str, state: State, result: bytes | None) -> None:
+        try:
+            counts = self.guard._settle(self, state, result)
+        except StoreUnavailable as error:
+            self.guard.tell("settle_failed", self.terms, reason=error.describe())
+            return
+        if counts:
+            self.guard.tell(event, self.terms)
+        else:
+            self.guard.tell("claim_lost", self.terms, reason=f"its lease was over: not {state.value}")
+
+
+def _refusal(terms: Terms, answer: Holder | Absent) -> IdempotencyError:
+    if isinstance(answer, Absent):
+        return TokenUnknown()
+    record = answer.record
+    if answer.verdict is Verdict.DAMAGED or record is None:
+        return RecordInvalid()
+    if answer.verdict is Verdict.FOREIGN:
+        return TokenForeign()
+    if answer.verdict is Verdict.REUSED:
+        return TokenReused() if terms.token else KeyReused()
+    if answer.verdict is Verdict.FAILED:
+        return Failed()
+    if answer.verdict is Verdict.DONE:
+        return Duplicate(state=State.DONE, record=record, replayer=lambda: record.result)
+    left = answer.seconds_left
+    error = InProgress(state=State.RUNNING, seconds_left=left, record=record)
+    error.retry_after = max(1, math.ceil(min(left, LONGEST_HINT)))
+    return error
+
