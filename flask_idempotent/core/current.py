@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from .guard import Hold
+from .hold import Hold
 
 _hold: ContextVar[Hold | None] = ContextVar("flask_idempotent_hold", default=None)
 

@@ -7,8 +7,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, NoReturn, TypeVar
+from typing import Final, TypeVar
 
 from . import events
 from .breaker import Breaker
@@ -24,6 +23,7 @@ from .errors import (
     TokenReused,
     TokenUnknown,
 )
+from .hold import Hold, Terms
 from .ids import new_owner
 from .keys import store_key
 from .record import Absent, Claim, Holder, Record, State, Verdict
@@ -42,32 +42,6 @@ _RELEASED_AT_ONCE: Final = 5
 _logger = logging.getLogger("flask_idempotent")
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What is to be claimed.
-
-    :param digest: stands for the token or key, see :mod:`flask_idempotent.core.keys`.
-    :param token: whether it must have been issued.
-    :param lease: seconds for which the claim holds without news.
-    :param life: seconds for which the record lives while the work runs; a token keeps its own end.
-    :param ttl: seconds for which the result lives.
-    :param restore: whether a failure gives the token or key back.
-    :param consume: be done at the claim, with nothing kept.
-    """
-
-    digest: str
-    token: bool
-    lease: float
-    life: float
-    ttl: float
-    scene: str = ""
-    binding: str = ""
-    fingerprint: str = ""
-    description: str = ""
-    restore: bool = True
-    consume: bool = False
-
-
 class Guard:
     """Claims in one store under one prefix.
 
@@ -76,9 +50,7 @@ class Guard:
     :param listener: is told every event, after it was logged.
     """
 
-    def __init__(
-        self, store: Store, *, prefix: str = "idempotency", listener: events.Listener | None = None
-    ) -> None:
+    def __init__(self, store: Store, *, prefix: str = "idempotency", listener: events.Listener | None = None) -> None:
         self.store = store
         self.prefix = prefix
         self._listener = listener
@@ -115,7 +87,7 @@ class Guard:
             hold.claim = answer
             self._tell_claimed(terms, answer)
             return hold
-        self._refuse(terms, answer)
+        raise self._told(terms, answer)
 
     def get(self, digest: str) -> Record | None:
         """Look a record up by its digest, as logs name it.
@@ -142,7 +114,9 @@ class Guard:
                 return
             self.release(hold)
 
-    def tell(self, name: str, terms: Terms | None = None, *, digest: str = "", scene: str = "", reason: str = "") -> None:
+    def tell(
+        self, name: str, terms: Terms | None = None, *, digest: str = "", scene: str = "", reason: str = ""
+    ) -> None:
         """Log an event and hand it on."""
         if terms is None:
             event = events.Event(name, digest, scene, "", reason)
@@ -177,7 +151,7 @@ class Guard:
                 raise
             return self._breaker.watch(ask)
 
-    def _settle(self, hold: Hold, state: State, result: bytes | None) -> bool:
+    def settle(self, hold: Hold, state: State, result: bytes | None) -> bool:
         """Settle, and send it again within the budget: the store knows its owner.
 
         :raises StoreUnavailable: no attempt was answered.
@@ -203,89 +177,11 @@ class Guard:
     def _tell_claimed(self, terms: Terms, claim: Claim) -> None:
         self.tell("taken_over" if claim.taken else "claimed", terms)
 
-    def _refuse(self, terms: Terms, answer: Holder | Absent) -> NoReturn:
+    def _told(self, terms: Terms, answer: Holder | Absent) -> IdempotencyError:
         error = _refusal(terms, answer)
         name = "duplicate" if isinstance(error, (InProgress, Duplicate)) else "refused"
         self.tell("record_invalid" if isinstance(error, RecordInvalid) else name, terms, reason=error.reason)
-        raise error
-
-
-class Hold:
-    """A claim in use. Its methods never raise when the store is away: the view's own outcome counts more, and what
-    could not be written is one ERROR in the log.
-
-    :param guard: where it was claimed.
-    :param terms: what was claimed.
-    :param owner: the id of this attempt.
-    """
-
-    __slots__ = ("claim", "given_back", "guard", "kept", "owner", "settled", "terms")
-
-    def __init__(self, guard: Guard, terms: Terms, owner: str) -> None:
-        self.guard = guard
-        self.terms = terms
-        self.owner = owner
-        self.claim: Claim | None = None
-        self.kept = False
-        self.given_back = False
-        self.settled = False
-
-    @property
-    def fence(self) -> int:
-        """A number that grows with every claim of the key; 0 if the claim was never confirmed."""
-        return self.claim.fence if self.claim is not None else 0
-
-    def complete(self, result: bytes | None = None) -> None:
-        """The work succeeded; keep ``result`` for duplicates."""
-        if self.terms.consume or (self.kept and result is None):
-            self.settled = True  # the store says done already
-        else:
-            self._settle("completed", State.DONE, result)
-
-    def keep(self) -> None:
-        """The effect happened: from now on a failure makes the record done, without an answer. Written at once, so that
-        it survives a crash."""
-        if self.settled or self.kept:
-            return
-        self.kept = True
-        if not self.terms.consume:
-            self._write("completed", State.DONE, None)
-
-    def restore(self) -> None:
-        """Nothing happened: the token or key is good again; a hold that was kept becomes done instead."""
-        if self.kept:
-            self.complete()
-        else:
-            self._settle("restored", State.ISSUED, None)
-
-    def fail(self) -> None:
-        """It failed, perhaps half-way: the record stays failed, and people reconcile it."""
-        if self.kept:
-            self.complete()
-        else:
-            self._settle("kept_failed", State.FAILED, None)
-
-    def release(self) -> None:
-        """Give back a claim whose reply never came: it may lie in the store all the same."""
-        if not self.settled:
-            self.settled = True
-            self.guard.release(self)
-
-    def _settle(self, event: str, state: State, result: bytes | None) -> None:
-        if not self.settled:
-            self.settled = True
-            self._write(event, state, result)
-
-    def _write(self, event: str, state: State, result: bytes | None) -> None:
-        try:
-            counts = self.guard._settle(self, state, result)
-        except StoreUnavailable as error:
-            self.guard.tell("settle_failed", self.terms, reason=error.describe())
-            return
-        if counts:
-            self.guard.tell(event, self.terms)
-        else:
-            self.guard.tell("claim_lost", self.terms, reason=f"its lease was over: not {state.value}")
+        return error
 
 
 def _refusal(terms: Terms, answer: Holder | Absent) -> IdempotencyError:
@@ -306,4 +202,3 @@ def _refusal(terms: Terms, answer: Holder | Absent) -> IdempotencyError:
     error = InProgress(state=State.RUNNING, seconds_left=left, record=record)
     error.retry_after = max(1, math.ceil(min(left, LONGEST_HINT)))
     return error
-

@@ -1,7 +1,7 @@
 """The state machine, as pure functions over a record and a time.
 
-The memory store calls them; ``claim.lua`` and ``settle.lua`` say the same again. A record may be claimed if, and only if,
-the store's clock has reached its ``held_until``; two refinements are about a claim whose worker died (see
+The memory store calls them; ``claim.lua`` and ``settle.lua`` say the same again. A record may be claimed if, and only
+if, the store's clock has reached its ``held_until``; two refinements are about a claim whose worker died (see
 :func:`_refusal`). All times are microseconds.
 """
 

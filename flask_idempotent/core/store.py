@@ -50,10 +50,8 @@ class Store(Protocol):
         :param consume: be done at once, with nothing kept.
         """
 
-    def settle(
-        self, claim: Claim, *, state: State, hold: float, ttl: float, result: bytes | None = None
-    ) -> bool:
-        """Give the claim's record a new state; RUNNING extends, ISSUED restores (``hold`` and ``ttl`` are then ignored).
+    def settle(self, claim: Claim, *, state: State, hold: float, ttl: float, result: bytes | None = None) -> bool:
+        """Give the claim's record a new state; RUNNING extends, ISSUED restores (and ignores ``hold`` and ``ttl``).
 
         :param claim: what :meth:`claim` returned.
         :param state: the new state.

@@ -1,0 +1,219 @@
+"""What one app has set up: its stores, its rules for every guarded view, its request hook."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from flask import Flask, has_request_context, request
+
+from . import signals, stores
+from .config import Settings
+from .core.guard import Guard
+from .core.ids import new_token
+from .core.keys import parse_token, token_digest
+from .core.store import Store
+from .web.attempt import Attempt
+from .web.identity import Bindings
+from .web.look import Seen, look
+from .web.marks import Mark
+from .web.problems import Answers, promote_handlers
+from .web.rules import Rules
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class AppState:
+    """What one app has set up."""
+
+    app: Flask
+    settings: Settings
+    stores: dict[str | None, Store]
+    bindings: Bindings
+    implicit_memory: bool
+    explicit_memory: bool
+    guards_by_name: dict[str | None, Guard] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    seen: Seen | None = None
+    rules: dict[tuple[str, str], Rules] = field(default_factory=dict)
+    scenes: dict[str, Mark] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, app: Flask, settings: Settings, store: Any) -> AppState:
+        """Resolve the stores."""
+        chosen = store if store is not None else app.config["IDEMPOTENCY_STORE"]
+        found: dict[str | None, Store] = {None: _store("IDEMPOTENCY_STORE", chosen or "memory://", settings.prefix)}
+        for name, value in app.config["IDEMPOTENCY_STORES"].items():
+            found[name] = _store(f"IDEMPOTENCY_STORES[{name!r}]", value, settings.prefix)
+        return cls(
+            app=app,
+            settings=settings,
+            stores=found,
+            bindings=Bindings(settings.ipv4_prefix, settings.ipv6_prefix, settings.principal),
+            implicit_memory=chosen is None,
+            explicit_memory=isinstance(chosen, str) and chosen.startswith("memory:"),
+            guards_by_name={name: _guard(app, store, settings.prefix) for name, store in found.items()},
+        )
+
+    @property
+    def enabled(self) -> bool:
+        """Read at every request, so that a test suite can switch it after init."""
+        return bool(self.app.config["IDEMPOTENCY_ENABLED"])
+
+    def guards(self, method: str) -> bool:
+        """Return whether requests of this method are guarded at present."""
+        return method in self.settings.methods and self.enabled
+
+    def guard(self, name: str | None) -> Guard:
+        """Return the guard of a store by its name; None for the default one.
+
+        :raises RuntimeError: the records would be kept apart in several processes.
+        """
+        self._one_process_only(name)
+        return self.guards_by_name[name]
+
+    def knows(self, mark: Mark) -> bool:
+        """Return whether the mark was found on a registered view."""
+        return mark in self.look().marks.values()
+
+    def look(self) -> Seen:
+        """Look at all views once.
+
+        :raises RuntimeError: something must be mended first; on every request until it is.
+        """
+        seen = self.seen
+        if seen is None:
+            with self.lock:
+                seen = self.seen or self._look()
+        if seen.errors:
+            raise RuntimeError("flask-idempotency: " + " ".join(seen.errors))
+        return seen
+
+    def _look(self) -> Seen:
+        seen = look(self.app, self.settings.methods)
+        seen.errors += [
+            f"{mark.where} names store {mark.store!r}, which IDEMPOTENCY_STORES does not have."
+            for mark in dict.fromkeys(seen.marks.values())
+            if mark.store is not None and mark.store not in self.stores
+        ]
+        if not seen.errors:
+            self.scenes = seen.scenes
+            self.rules = {at: self.rules_for(mark, at[0]) for at, mark in seen.marks.items()}
+            promote_handlers(self.app, self.settings.duplicate_status)
+        for warning in seen.warnings:
+            _logger.warning("%s", warning)
+        self.seen = seen
+        return seen
+
+    def rules_for(self, mark: Mark, endpoint: str) -> Rules:
+        """Complete a mark by the app's settings."""
+        settings = self.settings
+        policy = mark.on_duplicate or settings.on_duplicate
+        return Rules(
+            guard=self.guards_by_name[mark.store],
+            bindings=self._bindings_for(mark),
+            answers=self.answers(mark.message),
+            scene=mark.scene or endpoint,
+            description=mark.description,
+            binding=mark.binding or settings.binding,
+            token_ttl=settings.token_ttl,
+            result_ttl=mark.ttl or settings.token_ttl,
+            lease=mark.lease or settings.lease,
+            restore_on_error=settings.restore_on_error if mark.restore_on_error is None else mark.restore_on_error,
+            consume=mark.consume,
+            on_duplicate="reject" if mark.consume and policy not in ("reject", "ignore") else policy,
+            fingerprint=mark.fingerprint,
+            ignore=mark.ignore,
+            principal=mark.principal or settings.principal,
+            final=mark.final,
+            token_header=settings.token_header,
+            token_field=settings.token_field,
+            token_locations=settings.token_locations,
+            csrf_field=self.app.config.get("WTF_CSRF_FIELD_NAME", "csrf_token"),
+            store_down=settings.store_down,
+            max_result=settings.max_result,
+            max_body=settings.max_body,
+        )
+
+    def answers(self, message: str | None) -> Answers:
+        """Return how refusals look."""
+        settings = self.settings
+        return Answers(settings.error_format, settings.duplicate_status, message or settings.message)
+
+    def hook(self) -> None:
+        """Before every request: look once, then claim what can be claimed. It answers nothing."""
+        if not self.enabled:
+            return
+        self.look()
+        rules = self.rules.get((request.endpoint or "", request.method))
+        if rules is None or request.routing_exception is not None or Attempt.current() is not None:
+            return
+        self._one_process_only(None)
+        attempt = Attempt(rules)
+        if rules.early:
+            attempt.claim()
+
+    @staticmethod
+    def teardown(_: BaseException | None) -> None:
+        """After every request, even one whose error is propagated."""
+        attempt = Attempt.current()
+        if attempt is not None:
+            attempt.abandon()
+
+    def issue(self, scene: str, ttl: float) -> str:
+        """Issue a token for the present request.
+
+        :raises StoreUnavailable: it could not be recorded.
+        """
+        mark = self.scenes.get(scene) if scene else None
+        token = new_token()
+        bindings = self._bindings_for(mark)
+        binding = bindings.of((mark.binding if mark is not None else None) or self.settings.binding)
+        guard = self.guard(mark.store if mark is not None else None)
+        guard.issue(token_digest(parse_token(token) or ""), binding=binding, scene=scene, ttl=ttl)
+        return token
+
+    def issue_for_script(self, scene: str) -> tuple[str, float]:
+        """Issue a token for the token endpoint; an unrecorded one while switched off or for HEAD."""
+        if not self.enabled or request.method == "HEAD":
+            return new_token(), self.settings.token_ttl
+        return self.issue(scene, self.settings.token_ttl), self.settings.token_ttl
+
+    def _bindings_for(self, mark: Mark | None) -> Bindings:
+        if mark is None or mark.principal is None:
+            return self.bindings
+        return Bindings(self.settings.ipv4_prefix, self.settings.ipv6_prefix, mark.principal)
+
+    def _one_process_only(self, name: str | None) -> None:
+        """Memory is right for one process. The server's word on that is a hint only, so it is all that is asked."""
+        if name is not None or not (self.implicit_memory or self.explicit_memory) or not has_request_context():
+            return
+        if not request.environ.get("wsgi.multiprocess"):
+            return
+        if self.implicit_memory:
+            raise RuntimeError(
+                "No IDEMPOTENCY_STORE is set and the server runs several processes, each of which would keep its "
+                "tokens to itself. Set IDEMPOTENCY_STORE, for example to 'redis://localhost:6379/0'."
+            )
+        self.explicit_memory = False  # warn once
+        _logger.warning(
+            "IDEMPOTENCY_STORE is memory:// and the server runs several processes: a duplicate that reaches another "
+            "process runs again. Use a store that they share, for example redis://."
+        )
+
+
+def _store(name: str, value: Any, prefix: str) -> Store:
+    try:
+        return (stores.from_url if isinstance(value, str) else stores.from_object)(value, prefix=prefix)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from error
+
+
+def _guard(app: Flask, store: Store, prefix: str) -> Guard:
+    def tell(event: Any) -> None:
+        signals.send(app, event)
+
+    return Guard(store, prefix=prefix, listener=tell)

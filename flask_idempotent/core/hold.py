@@ -1,0 +1,116 @@
+"""A claim in use: what its owner may say about the work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .errors import StoreUnavailable
+from .record import Claim, State
+
+if TYPE_CHECKING:
+    from .guard import Guard
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is to be claimed.
+
+    :param digest: stands for the token or key, see :mod:`flask_idempotent.core.keys`.
+    :param token: whether it must have been issued.
+    :param lease: seconds for which the claim holds without news.
+    :param life: seconds for which the record lives while the work runs; a token keeps its own end.
+    :param ttl: seconds for which the result lives.
+    :param restore: whether a failure gives the token or key back.
+    :param consume: be done at the claim, with nothing kept.
+    """
+
+    digest: str
+    token: bool
+    lease: float
+    life: float
+    ttl: float
+    scene: str = ""
+    binding: str = ""
+    fingerprint: str = ""
+    description: str = ""
+    restore: bool = True
+    consume: bool = False
+
+
+class Hold:
+    """A claim in use. Its methods never raise when the store is away: the view's own outcome counts more, and what
+    could not be written is one ERROR in the log.
+
+    :param guard: where it was claimed.
+    :param terms: what was claimed.
+    :param owner: the id of this attempt.
+    """
+
+    __slots__ = ("claim", "given_back", "guard", "kept", "owner", "settled", "terms")
+
+    def __init__(self, guard: Guard, terms: Terms, owner: str) -> None:
+        self.guard = guard
+        self.terms = terms
+        self.owner = owner
+        self.claim: Claim | None = None
+        self.kept = False
+        self.given_back = False
+        self.settled = False
+
+    @property
+    def fence(self) -> int:
+        """A number that grows with every claim of the key; 0 if the claim was never confirmed."""
+        return self.claim.fence if self.claim is not None else 0
+
+    def complete(self, result: bytes | None = None) -> None:
+        """The work succeeded; keep ``result`` for duplicates."""
+        if self.terms.consume or (self.kept and result is None):
+            self.settled = True  # the store says done already
+        else:
+            self._settle("completed", State.DONE, result)
+
+    def keep(self) -> None:
+        """The effect happened: from now on a failure makes the record done, without an answer. Written at once, so that
+        it survives a crash."""
+        if self.settled or self.kept:
+            return
+        self.kept = True
+        if not self.terms.consume:
+            self._write("completed", State.DONE, None)
+
+    def restore(self) -> None:
+        """Nothing happened: the token or key is good again; a hold that was kept becomes done instead."""
+        if self.kept:
+            self.complete()
+        else:
+            self._settle("restored", State.ISSUED, None)
+
+    def fail(self) -> None:
+        """It failed, perhaps half-way: the record stays failed, and people reconcile it."""
+        if self.kept:
+            self.complete()
+        else:
+            self._settle("kept_failed", State.FAILED, None)
+
+    def release(self) -> None:
+        """Give back a claim whose reply never came: it may lie in the store all the same."""
+        if not self.settled:
+            self.settled = True
+            self.guard.release(self)
+
+    def _settle(self, event: str, state: State, result: bytes | None) -> None:
+        if not self.settled:
+            self.settled = True
+            self._write(event, state, result)
+
+    def _write(self, event: str, state: State, result: bytes | None) -> None:
+        try:
+            counts = self.guard.settle(self, state, result)
+        except StoreUnavailable as error:
+            self.guard.tell("settle_failed", self.terms, reason=error.describe())
+            return
+        if counts:
+            self.guard.tell(event, self.terms)
+        else:
+            self.guard.tell("claim_lost", self.terms, reason=f"its lease was over: not {state.value}")

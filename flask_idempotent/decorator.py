@@ -1,0 +1,168 @@
+"""``@idempotent``: the options, the mark on a view, and the wrapper that sees the view's outcome."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from functools import wraps
+from typing import Any, TypeVar, overload
+
+from flask import current_app, has_request_context, request
+
+from . import config
+from .core.keys import SCENE
+from .extension import state_of
+from .web.attempt import Attempt, guarded_await, guarded_call
+from .web.marks import Mark, remember, where
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def idempotent(view: F, /) -> F: ...
+@overload
+def idempotent(
+    *,
+    source: str = "token",
+    scene: str | None = None,
+    store: str | None = None,
+    ttl: float | timedelta | None = None,
+    lease: float | timedelta | None = None,
+    restore_on_error: bool | None = None,
+    consume: bool = False,
+    on_duplicate: str | Callable[..., Any] | None = None,
+    fingerprint: Callable[..., Any] | Iterable[str] | bool | None = None,
+    ignore: Iterable[str] = (),
+    binding: str | Callable[[], Any] | None = None,
+    principal: Callable[[], Any] | None = None,
+    final: Callable[[Any], bool] | None = None,
+    message: str | None = None,
+    description: str = "",
+) -> Callable[[F], F]: ...
+def idempotent(view: Any = None, /, **options: Any) -> Any:
+    """Run a view once for each token.
+
+    Goes below the route decorator and below login checks, on functions, async functions and methods of class views. An
+    option left out is as the app has it.
+
+    :param source: where the value comes from: ``"token"``, the form's one-time token.
+    :param scene: the operation; the endpoint if left out. A token issued for a scene fits only that scene.
+    :param store: name of a store in ``IDEMPOTENCY_STORES``.
+    :param ttl: seconds for which the result lives, counted from completion; a token's own life if left out.
+    :param lease: seconds for which a claim holds while its worker gives no news.
+    :param restore_on_error: whether a failure makes the token good again; if not, the record stays failed.
+    :param consume: use the token up with the claim and keep nothing: one round trip. Duplicates are refused or
+        ignored.
+    :param on_duplicate: ``"replay"``, ``"reject"``, ``"ignore"``, or a callable that takes the refusal and returns
+        what a view may return.
+    :param fingerprint: names of the fields that count as the content, False for none, or a callable that takes the
+        view's arguments.
+    :param ignore: names of fields that do not count.
+    :param binding: who may use a token: ``"ip"``, ``"session"``, ``"user"``, ``"none"`` or a callable.
+    :param principal: returns who is asking, None for nobody; an answer is shown only to the same.
+    :param final: takes status_code and headers, returns whether the view succeeded.
+    :param message: the detail of a duplicate's refusal.
+    :param description: the business scene in words, for logs.
+    :raises ValueError: an option makes no sense; the message names it.
+    :raises TypeError: there is no such option.
+    """
+    if view is None:
+        return lambda function: _decorate(function, _options(options))
+    return _decorate(view, _options(options))
+
+
+def _decorate(view: Any, options: dict[str, Any]) -> Any:
+    if not callable(view):
+        raise TypeError(
+            "@idempotent decorates a view function; give options by name, as in @idempotent(scene='order')."
+        )
+    if inspect.isclass(view):
+        raise TypeError(
+            "@idempotent decorates functions: put it on the methods of the class, or into its decorators list."
+        )
+    mark = Mark(where=where(view), **options)
+    wrapper = _async_wrapper(view, mark) if inspect.iscoroutinefunction(view) else _wrapper(view, mark)
+    remember(mark, view, wrapper)
+    return wrapper
+
+
+def _wrapper(view: Callable[..., Any], mark: Mark) -> Callable[..., Any]:
+    @wraps(view)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        attempt = _attempt(mark)
+        if attempt is None:
+            return view(*args, **kwargs)
+        return guarded_call(attempt, lambda: view(*args, **kwargs))
+
+    return guarded
+
+
+def _async_wrapper(view: Callable[..., Any], mark: Mark) -> Callable[..., Any]:
+    @wraps(view)
+    async def guarded(*args: Any, **kwargs: Any) -> Any:
+        attempt = _attempt(mark)
+        if attempt is None:
+            return await view(*args, **kwargs)
+        return await guarded_await(attempt, lambda: view(*args, **kwargs))
+
+    return guarded
+
+
+def _attempt(mark: Mark) -> Attempt | None:
+    """Return the attempt under which the view is to run; None where nothing is guarded: outside a request, for a safe
+    method, switched off, or called from another view."""
+    if not has_request_context():
+        return None
+    state = state_of(current_app)
+    if not state.guards(request.method):
+        return None
+    attempt = Attempt.current()
+    if attempt is not None:
+        return None if attempt.entered else attempt
+    if state.knows(mark):
+        return None
+    # A decorator that hides its function hid the mark from the hook: claim here.
+    return Attempt(state.rules_for(mark, request.endpoint or ""))
+
+
+def _options(given: dict[str, Any]) -> dict[str, Any]:
+    """Check the options where the mistake was made."""
+    options = dict(given)
+    unknown = set(options) - _NAMES
+    if unknown:
+        raise TypeError(f"@idempotent has no option {', '.join(sorted(unknown))}. It has: {', '.join(sorted(_NAMES))}.")
+    if options.pop("source", "token") != "token":
+        raise ValueError("source= must be 'token', the form's one-time token.")
+    for name, check in _CHECKS.items():
+        if options.get(name) is not None:
+            options[name] = check(f"{name}=", options[name])
+    if options.get("consume") and options.get("on_duplicate") not in (None, "reject", "ignore"):
+        raise ValueError("consume=True keeps no answer: it goes with on_duplicate='reject' or 'ignore'.")
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _scene(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not SCENE.fullmatch(value):
+        raise ValueError(f"{name} has 1 to 64 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-', not {value!r}.")
+    return value
+
+
+def _fields(name: str, value: Any) -> Any:
+    if callable(value) or isinstance(value, bool):
+        return value if value is not True else None
+    if isinstance(value, str):
+        raise ValueError(f"{name} must be a list of names, as ('amount', 'currency'), not the text {value!r}.")
+    return tuple(value)
+
+
+_NAMES = frozenset(Mark.__dataclass_fields__) - {"where"} | {"source"}
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "scene": _scene,
+    "ttl": config.seconds,
+    "lease": config.seconds,
+    "on_duplicate": config.policy,
+    "fingerprint": _fields,
+    "ignore": _fields,
+    "binding": config.binding,
+}

@@ -1,0 +1,273 @@
+"""One request to a guarded view, from the hook that claims to the answer that is kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from flask import Response, after_this_request, request
+from werkzeug.datastructures import Headers
+from werkzeug.exceptions import HTTPException
+
+from ..core.current import current_hold
+from ..core.errors import Duplicate, IdempotencyError, InProgress, RecordInvalid, StoreUnavailable
+from ..core.hold import Hold, Terms
+from ..core.keys import digest, token_digest
+from . import identity, policies, snapshot, tokens
+from .cache import carries_token, keep_private
+from .content import Content, drain
+from .problems import as_http
+from .rules import Rules
+
+_ATTRIBUTE: Final = "_idempotency_attempt"
+_FAILURE: Final = 400
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the view itself returned or raised; handed to ``final=``."""
+
+    status_code: int
+    headers: Headers
+
+
+class Attempt:
+    """Claims once, in the hook or in the wrapper; settles once, whatever happens in between."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.hold: Hold | None = None
+        self.refusal: IdempotencyError | HTTPException | None = None
+        self.entered = False
+        self.outcome: Outcome | None = None
+        self.own_response: Response | None = None
+        self.flashes: list[tuple[str, str]] = []
+        self._unguarded = False
+        setattr(request, _ATTRIBUTE, self)
+        # Registered before anything of the app's, so it sees the answer before every other after-request hook.
+        after_this_request(self.finish)
+
+    @staticmethod
+    def current() -> Attempt | None:
+        """Return the attempt of the present request, if it has one."""
+        return getattr(request, _ATTRIBUTE, None)
+
+    @cached_property
+    def content(self) -> Content:
+        """What the request carries."""
+        return Content(request, self.rules.max_body)
+
+    @cached_property
+    def viewer(self) -> str:
+        """Whom the answer may be shown to; asked for once, in the wrapper, when the app knows who is there."""
+        return identity.viewer(self.rules.principal)
+
+    def claim(self) -> None:
+        """Claim; a refusal waits until the view would have run."""
+        try:
+            self.hold = self.rules.guard.claim(self._terms())
+        except (IdempotencyError, HTTPException) as error:
+            self.refusal = error
+
+    def enter(self) -> None:
+        """Let the view run, or raise the answer that stands in its place."""
+        if self.hold is None and self.refusal is None:
+            self.claim()
+        if self.refusal is not None:
+            self._refuse(self.refusal)
+        if self.rules.keeps_answer:
+            # Asked before the view: one that logs somebody in answers the one who was there.
+            _ = self.viewer
+        self.entered = True
+
+    def returned(self, value: Any) -> None:
+        """The view returned."""
+        self._judge(outcome_of(value))
+
+    def raised(self, error: BaseException) -> None:
+        """The view raised: an HTTPException is an answer like another, everything else a failure."""
+        if isinstance(error, HTTPException):
+            response = error.response
+            if response is not None and isinstance(response, Response) and not response.is_streamed:
+                # Flask will make a streamed copy of it, of which nothing could be kept.
+                self.own_response = response
+            self._judge(_outcome_of_error(error))
+        else:
+            self._fail()
+
+    def finish(self, response: Response) -> Response:
+        """The answer is made: keep it, or give back a claim whose view was never entered."""
+        if self.refusal is not None and not self._unguarded and not drain(request):
+            response.headers["Connection"] = "close"
+        lost = getattr(self.refusal, "lost", None)
+        if lost is not None and self.outcome is None:
+            response.call_on_close(lost.release)
+        hold = self.hold
+        if hold is not None and not hold.settled:
+            if carries_token():
+                keep_private(response)
+            if self.outcome is not None:
+                hold.complete(self._kept(response, self.outcome))
+            elif not self.entered:
+                hold.restore()
+        return response
+
+    def abandon(self) -> None:
+        """The net under :meth:`finish`, which is skipped when an error is propagated."""
+        hold = self.hold
+        if hold is None or hold.settled:
+            return
+        if self.outcome is not None:
+            hold.complete()
+        elif not self.entered:
+            hold.restore()
+        else:
+            self._fail()
+
+    def _terms(self) -> Terms:
+        rules = self.rules
+        token = tokens.find(rules.token_locations, rules.token_header, rules.token_field, self.content)
+        return Terms(
+            token_digest(token),
+            token=True,
+            lease=rules.lease,
+            life=rules.token_ttl,
+            ttl=rules.result_ttl,
+            scene=rules.scene,
+            binding=rules.bindings.of(rules.binding),
+            fingerprint=self._fingerprint(),
+            description=rules.description,
+            restore=rules.restore_on_error,
+            consume=rules.consume,
+        )
+
+    def _fingerprint(self) -> str:
+        rules, wanted = self.rules, self.rules.fingerprint
+        if wanted is False:
+            return digest(request.method, request.path)
+        if callable(wanted):
+            return digest(request.method, request.path, str(wanted(**(request.view_args or {}))))
+        return self.content.fingerprint(
+            token_fields=(rules.token_field, rules.csrf_field),
+            fields=wanted if isinstance(wanted, tuple) else None,
+            ignore=rules.ignore,
+        )
+
+    def _refuse(self, error: IdempotencyError | HTTPException) -> None:
+        if isinstance(error, HTTPException):
+            raise error  # the framework's own, as a body that is too large
+        guard = self.rules.guard
+        if isinstance(error, StoreUnavailable) and self.rules.store_down == "pass":
+            guard.tell("unguarded", scene=self.rules.scene, reason=error.reason)
+            self._unguarded = True
+            return
+        if isinstance(error, Duplicate | InProgress):
+            answer = policies.answer(error, self.rules, lambda: self.viewer)
+            if isinstance(answer, RecordInvalid):
+                guard.tell("record_invalid", scene=self.rules.scene, reason="its result cannot be read")
+            raise answer
+        raise as_http(error, self.rules.answers)
+
+    def _judge(self, outcome: Outcome) -> None:
+        hold, rules = self.hold, self.rules
+        failed = outcome.status_code >= _FAILURE if rules.final is None else not rules.final(outcome)
+        if hold is not None and hold.given_back:
+            hold.restore()
+        elif not failed:
+            self.outcome = outcome
+        elif rules.final is None and outcome.status_code < 500 and hold is not None:
+            hold.restore()  # a 4xx: nothing happened, whatever restore says
+        else:
+            self._fail()
+
+    def _fail(self) -> None:
+        if self.hold is None:
+            return
+        if self.rules.restore_on_error:
+            self.hold.restore()
+        else:
+            self.hold.fail()
+
+    def _kept(self, response: Response, outcome: Outcome) -> bytes | None:
+        """Return what is kept of the answer; None if the view succeeded but no good answer came out above it."""
+        if not self.rules.keeps_answer or (response.status_code >= _FAILURE > outcome.status_code):
+            return None
+        try:
+            kept = snapshot.capture(
+                self.own_response or response,
+                self.rules.max_result,
+                viewer=self.viewer,
+                open=bool(self.viewer) or not request.cookies,
+                flashes=tuple(self.flashes),
+            )
+        except Exception:
+            # Never trade the first answer for the record.
+            _logger.exception("The answer of scene %s could not be captured; it is done without one.", self.rules.scene)
+            return None
+        return snapshot.pack(kept) if kept is not None else None
+
+
+def outcome_of(value: Any) -> Outcome:
+    """Return status and headers of what a view returned, without making the response: a decorator above may still turn
+    the value into one."""
+    if isinstance(value, Response):
+        return Outcome(value.status_code, value.headers)
+    status, headers = 200, Headers()
+    if isinstance(value, tuple):
+        inner = outcome_of(value[0]) if value else Outcome(200, headers)
+        status, headers = inner.status_code, Headers(inner.headers)
+        for part in value[1:]:
+            number = _status(part)
+            if number is not None:
+                status = number
+            elif part is not None:
+                headers.update(part)
+    elif callable(getattr(value, "get_wsgi_headers", None)):
+        status, headers = value.status_code, value.headers
+    return Outcome(status, headers)
+
+
+def _outcome_of_error(error: HTTPException) -> Outcome:
+    if error.response is not None:
+        headers = getattr(error.response, "headers", Headers())
+        return Outcome(getattr(error.response, "status_code", 200), headers)
+    return Outcome(error.code or 500, Headers(error.get_headers()))
+
+
+def _status(part: Any) -> int | None:
+    if isinstance(part, int):
+        return int(part)
+    if isinstance(part, str) and part[:3].isdigit():
+        return int(part[:3])
+    return None
+
+
+def guarded_call(attempt: Attempt, call: Callable[[], Any]) -> Any:
+    """Run a view under its claim and report how it went."""
+    attempt.enter()
+    with current_hold(attempt.hold):
+        try:
+            value = call()
+        except BaseException as error:
+            attempt.raised(error)
+            raise
+        attempt.returned(value)
+        return value
+
+
+async def guarded_await(attempt: Attempt, call: Callable[[], Any]) -> Any:
+    """The same for an async view."""
+    attempt.enter()
+    with current_hold(attempt.hold):
+        try:
+            value = await call()
+        except BaseException as error:
+            attempt.raised(error)
+            raise
+        attempt.returned(value)
+        return value

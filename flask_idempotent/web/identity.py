@@ -1,0 +1,125 @@
+"""Who is asking: bindings for tokens, the viewer for stored answers. Nothing here reads a forwarding header."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+from flask import current_app, request, session
+
+from ..core.ids import new_owner
+from ..core.keys import digest
+
+SESSION_KEY: Final = "_idempotency_binding"
+"""Where the random id of the ``session`` binding lies in the session."""
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@lru_cache(maxsize=4096)
+def network(address: str, ipv4_prefix: int, ipv6_prefix: int) -> str:
+    """Return the network that an address stands for, in one spelling.
+
+    A port and a zone id are cut off; an IPv4 address inside an IPv6 one (mapped, or in ``64:ff9b::/96``, RFC 6052)
+    counts as itself. What is no address equals only itself.
+    """
+    parsed = _parse(address)
+    if parsed is None:
+        return digest("not an address", address)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        parsed = _embedded(parsed) or parsed
+    prefix = ipv4_prefix if parsed.version == 4 else ipv6_prefix
+    return str(ipaddress.ip_network((parsed, prefix), strict=False))
+
+
+def _parse(address: str) -> Address | None:
+    for candidate in (address, _without_port(address)):
+        try:
+            return ipaddress.ip_address(candidate.partition("%")[0])
+        except ValueError:
+            continue
+    return None
+
+
+def _without_port(address: str) -> str:
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    host, colon, port = address.rpartition(":")
+    return host if colon and port.isdigit() else address
+
+
+def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
+
+
+class Bindings:
+    """Computes who may use a token, by the name or callable that an app or a scene has set."""
+
+    def __init__(self, ipv4_prefix: int, ipv6_prefix: int, principal: Callable[[], Any] | None) -> None:
+        self._prefixes = (ipv4_prefix, ipv6_prefix)
+        self._principal = principal
+
+    def of(self, binding: str | Callable[[], Any]) -> str:
+        """Return the binding of the present request: a digest, empty for ``none``."""
+        if binding == "none":
+            return ""
+        if binding == "ip":
+            return digest("ip", network(request.remote_addr or "", *self._prefixes))
+        if binding == "session":
+            return digest("session", self._session_id())
+        if binding == "user":
+            return digest("user", verified_principal(self._principal) or "")
+        return digest("callable", str(_called(binding)))
+
+    @staticmethod
+    def _session_id() -> str:
+        if SESSION_KEY not in session:
+            session[SESSION_KEY] = new_owner()
+        return str(session[SESSION_KEY])
+
+
+def verified_principal(principal: Callable[[], Any] | None) -> str | None:
+    """Return who is asking, as the app or Flask-Login has verified it; None for nobody."""
+    if principal is not None:
+        value = principal()
+        return None if value is None else digest("principal", str(value))
+    return _flask_login_user()
+
+
+def viewer(principal: Callable[[], Any] | None) -> str:
+    """Return whom an answer that is recorded now may be shown to: a digest of the verified principal, else of the
+    credentials; empty if there are neither."""
+    verified = verified_principal(principal)
+    if verified is not None:
+        return verified
+    credentials = request.headers.get("Authorization")
+    return digest("credentials", credentials) if credentials else ""
+
+
+def proxy_fix_seems_missing() -> bool:
+    """Return whether a proxy speaks to us whose word nobody has taken: every visitor would have its address."""
+    environ = request.environ
+    if "HTTP_X_FORWARDED_FOR" not in environ or "werkzeug.proxy_fix.orig" in environ:
+        return False
+    parsed = _parse(request.remote_addr or "")
+    return parsed is None or parsed.is_private
+
+
+def _flask_login_user() -> str | None:
+    # Only when the app uses Flask-Login: asking it reads the session.
+    if getattr(current_app, "login_manager", None) is None:
+        return None
+    from flask_login import current_user  # type: ignore[import-untyped]  # the app brings it; it has no types
+
+    if not getattr(current_user, "is_authenticated", False):
+        return None
+    return digest("flask-login", str(current_user.get_id()))
+
+
+def _called(binding: Any) -> Any:
+    return binding()

@@ -1,0 +1,78 @@
+"""How a duplicate is answered: replay, reject, ignore, or as a callable says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from flask import Response, current_app, flash, jsonify, make_response, session
+from werkzeug.exceptions import HTTPException
+
+from ..core.errors import Duplicate, IdempotencyError, InProgress, RecordInvalid, ResponseUnavailable
+from . import snapshot
+from .problems import as_http
+from .rules import Rules
+
+NAMED: Final = ("replay", "reject", "ignore")
+
+
+def answer(error: Duplicate | InProgress, rules: Rules, viewer: Callable[[], str]) -> HTTPException:
+    """Return what to raise for a duplicate.
+
+    :param error: the refusal as the guard raised it, with the record.
+    :param viewer: tells who is asking; called only if there is an answer to show.
+    """
+    policy = rules.on_duplicate
+    if policy == "ignore":
+        return HTTPException(response=_silent_success(rules))
+    refusal = as_http(_judged(error, policy, viewer), rules.answers)
+    if isinstance(refusal, RecordInvalid) or policy == "reject":
+        return refusal
+    if policy == "replay":
+        return _replayed(refusal)
+    restyle: Any = policy
+    return HTTPException(response=make_response(current_app.ensure_sync(restyle)(refusal)))
+
+
+def _judged(error: Duplicate | InProgress, policy: Any, viewer: Callable[[], str]) -> IdempotencyError:
+    """Say more exactly what stands in the way, and let ``replay()`` show what may be shown."""
+    record = error.record
+    error.replayer = None
+    if isinstance(error, InProgress) or policy == "reject" or record is None or record.consumed:
+        return error
+    if record.result is None:
+        return ResponseUnavailable(state=error.state, record=record)
+    kept = snapshot.unpack(record.result)
+    if kept is None:
+        return RecordInvalid()
+    # An answer that was recorded under nobody's name is shown to whoever holds the token.
+    if not kept.viewer or kept.viewer == viewer():
+        error.replayer = lambda: _response(kept)
+    return error
+
+
+def _replayed(refusal: HTTPException) -> HTTPException:
+    if isinstance(refusal, Duplicate) and refusal.replayer is not None:
+        return HTTPException(response=refusal.replay())
+    return refusal
+
+
+def _response(kept: snapshot.Snapshot) -> Response:
+    _flash_again(kept.flashes)
+    return snapshot.to_response(kept, current_app.response_class)
+
+
+def _flash_again(flashes: tuple[tuple[str, str], ...]) -> None:
+    """The browser dropped the first answer, and with it the session cookie that held the view's messages."""
+    if not flashes:
+        return
+    held = [tuple(message) for message in session.get("_flashes", ())]
+    for category, message in flashes:
+        if (category, message) not in held:
+            flash(message, category)
+
+
+def _silent_success(rules: Rules) -> Response:
+    if rules.answers.format == "envelope":
+        return jsonify(code=200, message="success", data=None)
+    return current_app.response_class(status=204)

@@ -1,0 +1,50 @@
+"""What holds for one guarded view: its mark, completed by the app's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.guard import Guard
+from .identity import Bindings
+from .problems import Answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Times are seconds, sizes are bytes; the names are those of the options and of the configuration."""
+
+    guard: Guard
+    bindings: Bindings
+    answers: Answers
+    scene: str
+    description: str
+    binding: str | Callable[[], Any]
+    token_ttl: float
+    result_ttl: float
+    lease: float
+    restore_on_error: bool
+    consume: bool
+    on_duplicate: str | Callable[..., Any]
+    fingerprint: Callable[..., Any] | tuple[str, ...] | bool | None
+    ignore: tuple[str, ...]
+    principal: Callable[[], Any] | None
+    final: Callable[[Any], bool] | None
+    token_header: str
+    token_field: str
+    token_locations: tuple[str, ...]
+    csrf_field: str
+    store_down: str
+    max_result: int
+    max_body: int
+
+    @property
+    def early(self) -> bool:
+        """Whether the request hook may claim: the binding needs no login and no session."""
+        return self.binding in ("ip", "none")
+
+    @property
+    def keeps_answer(self) -> bool:
+        """Whether a duplicate could be shown the first answer."""
+        return not self.consume and self.on_duplicate not in ("reject", "ignore")
