@@ -154,9 +154,9 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., WebServer]]:
     """Start any web server by its command line; the others below are made of it."""
     served: list[WebServer] = []
 
-    def start(name: str, argv: list[str], env: dict[str, str] | None = None) -> WebServer:
+    def start(name: str, argv: list[str], env: dict[str, str] | None = None, workers: int = 1) -> WebServer:
         served.append(WebServer(name, argv, tmp_path / f"{name}-{len(served)}", env))
-        return served[-1].start()
+        return served[-1].start(workers)
 
     yield start
     for server in served:
@@ -176,7 +176,7 @@ def gunicorn(serve: Callable[..., WebServer]) -> Callable[..., WebServer]:
         preload: bool = False,
     ) -> WebServer:
         argv = gunicorn_argv(app, workers=workers, threads=threads, worker_class=worker_class, preload=preload)
-        return serve("gunicorn", argv, env)
+        return serve("gunicorn", argv, env, workers)
 
     return start
 

@@ -26,11 +26,13 @@ class WebServer:
     def url(self) -> str:
         return f"http://{HOST}:{self.port}"
 
-    def start(self) -> WebServer:
-        """Wait until a worker has answered a request, whatever its answer."""
+    def start(self, workers: int = 1) -> WebServer:
+        """Wait until a worker has answered a request, whatever its answer, and all workers are there."""
         request = f"GET /-/started HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode()
         self.process.spawn(cwd=ROOT)
-        self.process.wait_ready(lambda: answers(self.port, request, b"HTTP/1.", timeout=10))
+        self.process.wait_ready(
+            lambda: len(self.pids()) >= workers and answers(self.port, request, b"HTTP/1.", timeout=10)
+        )
         return self
 
     def log(self) -> str:
