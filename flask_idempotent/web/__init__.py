@@ -1,0 +1,1 @@
+"""What meets Flask: tokens, pages, answers. Never a store, never the extension."""

@@ -1,0 +1,151 @@
+"""An answer as bytes in a record, and back again."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from flask import Response
+from markupsafe import Markup
+
+_VERSION: Final = 1
+_LAYOUT: Final = struct.Struct(">BIII")  # version, length of the head, length of the body, CRC-32 of both
+_BODILESS: Final = frozenset({204, 205, 304})
+_REPLAYED: Final = "Idempotent-Replayed"
+_LEFT_OUT: Final = frozenset({
+    # of one exchange only
+    "authorization", "date", "server", "set-cookie", "set-cookie2", "www-authenticate", _REPLAYED.lower(),
+    # of one connection only, or counted anew
+    "connection", "content-length", "keep-alive", "te", "trailer", "trailers", "transfer-encoding", "upgrade",
+})  # fmt: skip
+_BROKEN_LINE: Final = re.compile(r"[\r\n\0]")
+
+_AnyResponse = TypeVar("_AnyResponse", bound=Response)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is kept of an answer.
+
+    :param status: HTTP status.
+    :param headers: pairs in their order, without those of one exchange or connection.
+    :param body: the bytes.
+    :param viewer: digest of the principal or credentials under which it was recorded; empty if none.
+    :param open: False if it was recorded on a request with a session cookie and without a principal.
+    :param flashes: category and text of the messages that the view flashed.
+    """
+
+    status: int
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    viewer: str = ""
+    open: bool = True
+    flashes: tuple[tuple[str, Any], ...] = ()
+
+
+def capture(
+    response: Response,
+    max_result: int,
+    *,
+    viewer: str = "",
+    open: bool = True,  # noqa: A002  # the field's name
+    flashes: Iterable[tuple[str, Any]] = (),
+) -> Snapshot | None:
+    """Return what is kept of an answer, which is left as it is; None if it is streamed, passed through or too large.
+
+    :param max_result: largest body that is kept (bytes).
+    """
+    if response.direct_passthrough or not response.is_sequence or response.status_code < 200:
+        return None
+    chunks = list(response.iter_encoded())
+    if sum(map(len, chunks)) > max_result:
+        return None
+    return Snapshot(
+        status=response.status_code,
+        headers=tuple(_kept_headers(response)),
+        body=b"" if response.status_code in _BODILESS else b"".join(chunks),
+        viewer=viewer,
+        open=open,
+        flashes=tuple(_kept_flashes(flashes)),
+    )
+
+
+def _kept_headers(response: Response) -> Iterable[tuple[str, str]]:
+    named = {name.strip().lower() for line in response.headers.getlist("Connection") for name in line.split(",")}
+    for name, value in response.headers.items():
+        lower = name.lower()
+        if lower not in _LEFT_OUT and lower not in named and not lower.startswith("proxy-"):
+            yield name, value
+
+
+def _kept_flashes(flashes: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, Any]]:
+    """Messages that a session can hold; what has no JSON is dropped."""
+    for category, message in flashes:
+        if hasattr(message, "__html__"):
+            message = Markup(message.__html__())  # noqa: S704  # says of itself that it is safe
+        try:
+            json.dumps([category, message])
+        except (TypeError, ValueError, RecursionError):
+            continue
+        yield category, message
+
+
+def pack(snapshot: Snapshot) -> bytes:
+    """Return a snapshot as bytes."""
+    flashes = [(category, message, isinstance(message, Markup)) for category, message in snapshot.flashes]
+    fields = [snapshot.status, snapshot.headers, snapshot.viewer, snapshot.open, flashes]
+    head = json.dumps(fields, separators=(",", ":")).encode("ascii")
+    check = zlib.crc32(snapshot.body, zlib.crc32(head))
+    return _LAYOUT.pack(_VERSION, len(head), len(snapshot.body), check) + head + snapshot.body
+
+
+def unpack(data: bytes) -> Snapshot | None:
+    """Return the snapshot in these bytes; None if they are damaged or of another version."""
+    if len(data) < _LAYOUT.size:
+        return None
+    version, head_length, body_length, check = _LAYOUT.unpack_from(data)
+    content = data[_LAYOUT.size :]
+    if version != _VERSION or len(content) != head_length + body_length or zlib.crc32(content) != check:
+        return None
+    try:
+        return _checked(json.loads(content[:head_length]), content[head_length:])
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _checked(head: Any, body: bytes) -> Snapshot:
+    """Build a snapshot of what was read.
+
+    :raises ValueError: a field is not what it should be.
+    :raises TypeError: likewise.
+    """
+    status, headers, viewer, is_open, flashes = head
+    pairs = tuple((name, value) for name, value in headers)
+    texts = [viewer, *(text for pair in pairs for text in pair)]
+    if not all(isinstance(text, str) and not _BROKEN_LINE.search(text) for text in texts):
+        raise ValueError("text")
+    if type(status) is not int or not 200 <= status <= 999 or type(is_open) is not bool:
+        raise ValueError("status")
+    return Snapshot(status, pairs, body, viewer, is_open, tuple(_flash(*flash) for flash in flashes))
+
+
+def _flash(category: Any, message: Any, markup: Any) -> tuple[str, Any]:
+    if not isinstance(category, str) or type(markup) is not bool or (markup and not isinstance(message, str)):
+        raise ValueError("flash")
+    return category, Markup(message) if markup else message  # noqa: S704  # it was markup when the view flashed it
+
+
+def to_response(snapshot: Snapshot, response_class: type[_AnyResponse]) -> _AnyResponse:
+    """Return the answer once more, marked ``Idempotent-Replayed: true``."""
+    body = b"" if snapshot.status in _BODILESS else snapshot.body
+    response = response_class(body, status=snapshot.status)
+    response.headers.clear()  # of the class's own content type
+    response.headers.extend(snapshot.headers)
+    response.headers["Content-Length"] = str(len(body))  # the server drops it from 204 and 304
+    response.headers[_REPLAYED] = "true"
+    return response
