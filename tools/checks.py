@@ -39,7 +39,7 @@ def program(name: str) -> str:
 
 
 LINT = (
-    Check("lint (ruff check)", (program("ruff"), "check", ".")),
+    Check("lint (ruff check)", (program("ruff"), "check", "--output-format", "concise", ".")),
     Check("format (ruff format --check)", (program("ruff"), "format", "--check", ".")),
     Check("types (mypy --strict)", (program("mypy"),)),
     Check("layers (lint-imports)", (program("lint-imports"), "--no-cache")),
