@@ -77,7 +77,7 @@ class AppState:
 
     def knows(self, mark: Mark) -> bool:
         """Return whether the mark was found on a registered view."""
-        return mark in self.look().marks.values()
+        return mark in self.look().known
 
     def look(self) -> Seen:
         """Look at all views once.
@@ -102,7 +102,7 @@ class AppState:
         if not seen.errors:
             self.scenes = seen.scenes
             self.rules = {at: self.rules_for(mark, at[0]) for at, mark in seen.marks.items()}
-            promote_handlers(self.app, self.settings.duplicate_status)
+            promote_handlers(self.app)
         for warning in seen.warnings:
             _logger.warning("%s", warning)
         self.seen = seen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from .web.policies import NAMED as NAMED_POLICIES
 
@@ -66,7 +66,7 @@ class Settings:
     on_duplicate: str | Callable[..., Any]
     restore_on_error: bool
     message: str | None
-    error_format: str
+    error_format: Literal["problem", "envelope"]
     duplicate_status: int
     store_down: str
     max_result: int

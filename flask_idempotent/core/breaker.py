@@ -34,7 +34,7 @@ class Breaker:
 
         :raises StoreUnavailable: the breaker is open, or ``ask`` raised it.
         """
-        self._let_through()
+        self.check()
         return self.watch(ask)
 
     def watch(self, ask: Callable[[], T]) -> T:
@@ -48,7 +48,11 @@ class Breaker:
         self._closed_again = 0.0
         return answer
 
-    def _let_through(self) -> None:
+    def check(self) -> None:
+        """Let the caller through to :meth:`watch`, or not.
+
+        :raises StoreUnavailable: the breaker is open.
+        """
         if not self._closed_again:
             return
         with self._lock:

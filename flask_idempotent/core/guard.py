@@ -143,9 +143,10 @@ class Guard:
 
     def _ask_twice(self, ask: Callable[[], T]) -> T:
         """A lost reply is no answer: the same owner asks again, once, if half of the budget is left."""
+        self._breaker.check()
         started = time.monotonic()
         try:
-            return self._breaker.call(ask)
+            return self._breaker.watch(ask)
         except StoreUnavailable:
             if time.monotonic() - started > BUDGET / 2:
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from flask import Flask
@@ -14,7 +15,7 @@ from .marks import Mark, View, layers, mark_of, marks_made_on, where
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass
 class Seen:
     """What the look found.
 
@@ -26,6 +27,11 @@ class Seen:
     marks: dict[tuple[str, str], Mark] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    @cached_property
+    def known(self) -> frozenset[Mark]:
+        """Every mark that was found on a view."""
+        return frozenset(self.marks.values())
 
     @property
     def scenes(self) -> dict[str, Mark]:
@@ -114,6 +120,8 @@ def _safe_methods_only(app: Flask, seen: Seen) -> None:
 
 def _lost_overrides(app: Flask, seen: Seen) -> None:
     for view in app.view_functions.values():
+        if mark_of(view) is not None:
+            continue  # the class's decorators guard every method
         cls: Any = next((c for layer in layers(view) if (c := getattr(layer, "view_class", None)) is not None), None)
         for name in _methods_of(cls):
             override = vars(cls).get(name)
