@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl, urlsplit
 
-from flask_idempotent.core.store import Store
-
+from ..core.store import Store
 from .memory import MemoryStore
 
 REDIS_SCHEMES = ("redis", "rediss", "unix", "valkey", "valkeys")

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
-from flask_idempotent.core import machine
-from flask_idempotent.core.errors import StoreUnavailable
-from flask_idempotent.core.record import MICROSECONDS, Absent, Claim, Holder, Record, State, microseconds
+from ..core import machine
+from ..core.errors import StoreUnavailable
+from ..core.record import MICROSECONDS, Absent, Claim, Holder, Record, State, microseconds
 
 _PER_WRITE: Final = 16  # expired records that one write removes
 _PER_TURN: Final = 1_000  # records that are looked at while the lock is held once, about a millisecond

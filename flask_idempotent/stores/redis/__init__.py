@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-try:
-    import redis as _driver
-except ModuleNotFoundError as error:
-    raise ImportError('the Redis store needs redis-py: pip install "flask-idempotency[redis]"') from error
+import inspect
 
-from .connect import client_from_url
-from .store import RedisStore
+try:
+    from .connect import client_from_url
+    from .store import RedisStore
+except ModuleNotFoundError as error:
+    if error.name != "redis":
+        raise
+    raise ImportError('the Redis store needs redis-py: pip install "flask-idempotency[redis]"') from error
 
 __all__ = ["RedisStore", "store_from_client", "store_from_url"]
 
@@ -23,4 +25,6 @@ def store_from_client(client: object, *, prefix: str) -> RedisStore:
 
     :raises TypeError: the client is an asynchronous one.
     """
+    if inspect.iscoroutinefunction(getattr(client, "execute_command", None)):
+        raise TypeError(f"{type(client).__name__} is asynchronous; pass a redis.Redis or redis.RedisCluster")
     return RedisStore(client, prefix)

@@ -10,7 +10,7 @@ from redis.exceptions import ConnectionError as BrokenConnection
 from redis.retry import Retry
 
 _TIMEOUT: Final = 0.4
-"""Seconds to connect, to read, and to wait for a connection of the pool; two of them and a retry stay within a second."""
+"""Seconds to connect, to read, and to wait for a connection of the pool."""
 
 
 def client_from_url(url: str) -> redis.Redis:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from flask_idempotent.core.errors import RecordInvalid
-from flask_idempotent.core.record import Record, State
+from ...core.errors import RecordInvalid
+from ...core.record import Record, State
 
 LETTERS: Final = {State.ISSUED: b"i", State.RUNNING: b"r", State.DONE: b"d", State.FAILED: b"f"}
 _STATES: Final = {letter: state for state, letter in LETTERS.items()}

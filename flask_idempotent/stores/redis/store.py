@@ -11,9 +11,8 @@ from typing import Any, Final, Protocol, cast
 
 from redis import exceptions as driver
 
-from flask_idempotent.core.errors import RecordInvalid, StoreUnavailable
-from flask_idempotent.core.record import Absent, Claim, Holder, Record, State, Verdict, microseconds
-
+from ...core.errors import RecordInvalid, StoreUnavailable
+from ...core.record import Absent, Claim, Holder, Record, State, Verdict, microseconds
 from . import layout
 from .layout import LETTERS, text
 
@@ -183,7 +182,7 @@ def _duration(seconds: float) -> int:
 
 
 def _translated(error: Exception) -> Exception:
-    """Return what to raise for a driver's error: an outage is one of ours, a mistake of this module stays what it is."""
+    """Return what to raise for a driver's error: an outage is ours, a mistake of this module stays what it is."""
     if isinstance(error, _OUTAGES) or _OUTAGE.search(str(error)):
         return StoreUnavailable()
     if "unknown command" in str(error).lower():

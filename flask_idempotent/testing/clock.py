@@ -1,4 +1,4 @@
-"""Helpers for tests: a clock that is moved by hand, and the contract that every store keeps."""
+"""A clock that is moved by hand."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class FakeClock:
     def advance(self, seconds: float) -> None:
         """Move it on.
 
-        :param seconds: how far; a negative number is refused, the clock never goes back.
-        :raises ValueError: ``seconds`` is negative.
+        :param seconds: how far.
+        :raises ValueError: ``seconds`` is negative; the clock of a store never goes back.
         """
         if seconds < 0:
-            raise ValueError("a clock of a store never goes back")
+            raise ValueError("the clock of a store never goes back")
         self._now += seconds
