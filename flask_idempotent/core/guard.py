@@ -163,7 +163,8 @@ class Guard:
         for pause in _SETTLE_PAUSES:
             if last is not None and time.monotonic() + pause > deadline:
                 break
-            time.sleep(pause)
+            if pause:
+                time.sleep(pause)
             try:
                 return self._breaker.watch(
                     lambda: self.store.settle(claim, state=state, hold=terms.lease, ttl=terms.ttl, result=result)
