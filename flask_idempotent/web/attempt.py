@@ -11,6 +11,7 @@ from typing import Any, Final
 from flask import Response, after_this_request, request
 from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response as BaseResponse
 
 from ..core.current import current_hold
 from ..core.errors import Duplicate, IdempotencyError, InProgress, RecordInvalid, StoreUnavailable
@@ -45,7 +46,7 @@ class Attempt:
         self.refusal: IdempotencyError | HTTPException | None = None
         self.entered = False
         self.outcome: Outcome | None = None
-        self.own_response: Response | None = None
+        self._raised: HTTPException | None = None
         self.flashes: list[tuple[str, str]] = []
         self._unguarded = False
         setattr(request, _ATTRIBUTE, self)
@@ -92,10 +93,7 @@ class Attempt:
     def raised(self, error: BaseException) -> None:
         """The view raised: an HTTPException is an answer like another, everything else a failure."""
         if isinstance(error, HTTPException):
-            response = error.response
-            if response is not None and isinstance(response, Response) and not response.is_streamed:
-                # Flask will make a streamed copy of it, of which nothing could be kept.
-                self.own_response = response
+            self._raised = error
             self._judge(_outcome_of_error(error))
         else:
             self._fail()
@@ -199,7 +197,7 @@ class Attempt:
             return None
         try:
             kept = snapshot.capture(
-                self.own_response or response,
+                self._own(response),
                 self.rules.max_result,
                 viewer=self.viewer,
                 open=bool(self.viewer) or not request.cookies,
@@ -211,11 +209,21 @@ class Attempt:
             return None
         return snapshot.pack(kept) if kept is not None else None
 
+    def _own(self, response: Any) -> Any:
+        """Flask makes a streamed copy of an answer that was raised, of which nothing could be kept: return the one in
+        the exception instead, or read the copy of what werkzeug wrote."""
+        if self._raised is None or response.is_sequence:
+            return response
+        if self._raised.response is not None:
+            return self._raised.response
+        response.make_sequence()
+        return response
+
 
 def outcome_of(value: Any) -> Outcome:
     """Return status and headers of what a view returned, without making the response: a decorator above may still turn
     the value into one."""
-    if isinstance(value, Response):
+    if isinstance(value, BaseResponse):
         return Outcome(value.status_code, value.headers)
     status, headers = 200, Headers()
     if isinstance(value, tuple):
@@ -227,8 +235,6 @@ def outcome_of(value: Any) -> Outcome:
                 status = number
             elif part is not None:
                 headers.update(part)
-    elif callable(getattr(value, "get_wsgi_headers", None)):
-        status, headers = value.status_code, value.headers
     return Outcome(status, headers)
 
 
