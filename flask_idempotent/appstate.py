@@ -94,11 +94,7 @@ class AppState:
 
     def _look(self) -> Seen:
         seen = look(self.app, self.settings.methods)
-        seen.errors += [
-            f"{mark.where} names store {mark.store!r}, which IDEMPOTENCY_STORES does not have."
-            for mark in dict.fromkeys(seen.marks.values())
-            if mark.store is not None and mark.store not in self.stores
-        ]
+        seen.errors += [error for mark in seen.known if (error := self._mistake(mark)) is not None]
         if not seen.errors:
             self.scenes = seen.scenes
             self.rules = {at: self.rules_for(mark, at[0]) for at, mark in seen.marks.items()}
@@ -107,6 +103,17 @@ class AppState:
             _logger.warning("%s", warning)
         self.seen = seen
         return seen
+
+    def _mistake(self, mark: Mark) -> str | None:
+        if mark.store is not None and mark.store not in self.stores:
+            return f"{mark.where} names store {mark.store!r}, which IDEMPOTENCY_STORES does not have."
+        own_binding = mark.binding is not None and mark.binding != self.settings.binding
+        if mark.scene is None and (own_binding or mark.store is not None):
+            return (
+                f"{mark.where} sets binding= or store= without scene=: a token is issued before it is known which view "
+                "it goes to. Give the view a scene, and name it in the form: {{ idempotency_token('SCENE') }}."
+            )
+        return None
 
     def rules_for(self, mark: Mark, endpoint: str) -> Rules:
         """Complete a mark by the app's settings."""
