@@ -203,6 +203,7 @@ class MemoryStore:
             if self._purge(now, _PER_TURN) >= _PER_TURN:
                 return 0.001  # let the others have the lock
             if not self._records:
+                self._records.clear()  # an empty dict that was large holds its table until then
                 self._seconds.clear()
                 self._order.clear()
                 self._thread = None
