@@ -46,6 +46,15 @@ class CurrentClaim:
         if hold is not None:
             hold.keep()
 
+    def extend(self) -> bool:
+        """The work goes on: hold the claim for another lease from now. A heartbeat does so by itself; this is for work
+        that does not let threads run.
+
+        :returns: False if the claim was lost: its lease was over, and another owner has it.
+        """
+        hold = _hold.get()
+        return hold.extend() if hold is not None else True
+
 
 current_claim = CurrentClaim()
 """The claim under which the present code runs."""

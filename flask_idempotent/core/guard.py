@@ -97,6 +97,16 @@ class Guard:
         """
         return self._breaker.call(lambda: self.store.get(store_key(self.prefix, digest)))
 
+    def extend(self, hold: Hold) -> bool:
+        """Hold the claim for another lease; False if it was lost.
+
+        :raises StoreUnavailable: the store cannot be reached.
+        """
+        claim, terms = hold.claim or self._unconfirmed(hold), hold.terms
+        return self._breaker.call(
+            lambda: self.store.settle(claim, state=State.RUNNING, hold=terms.lease, ttl=terms.life)
+        )
+
     def release(self, hold: Hold) -> None:
         """Give back a claim whose reply never came. It may lie in the store all the same, or come late, when a store
         that stood still reads what was sent to it: so it is asked again once the store answers."""

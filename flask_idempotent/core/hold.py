@@ -47,7 +47,7 @@ class Hold:
     :param owner: the id of this attempt.
     """
 
-    __slots__ = ("claim", "given_back", "guard", "kept", "owner", "settled", "terms")
+    __slots__ = ("_lost", "_stands_as_done", "claim", "given_back", "guard", "kept", "owner", "settled", "terms")
 
     def __init__(self, guard: Guard, terms: Terms, owner: str) -> None:
         self.guard = guard
@@ -57,6 +57,8 @@ class Hold:
         self.kept = False
         self.given_back = False
         self.settled = False
+        self._stands_as_done = terms.consume
+        self._lost = False
 
     @property
     def fence(self) -> int:
@@ -65,8 +67,8 @@ class Hold:
 
     def complete(self, result: bytes | None = None) -> None:
         """The work succeeded; keep ``result`` for duplicates."""
-        if self.terms.consume or (self.kept and result is None):
-            self.settled = True  # the store says done already
+        if self._stands_as_done and result is None:
+            self.settled = True
         else:
             self._settle("completed", State.DONE, result)
 
@@ -76,8 +78,8 @@ class Hold:
         if self.settled or self.kept:
             return
         self.kept = True
-        if not self.terms.consume:
-            self._write("completed", State.DONE, None)
+        if not self._stands_as_done:
+            self._stands_as_done = self._write("completed", State.DONE, None)
 
     def restore(self) -> None:
         """Nothing happened: the token or key is good again; a hold that was kept becomes done instead."""
@@ -93,6 +95,21 @@ class Hold:
         else:
             self._settle("kept_failed", State.FAILED, None)
 
+    def extend(self) -> bool:
+        """The work goes on: hold the claim for another lease from now.
+
+        :returns: False if the claim was lost, because its lease was over and another owner has it.
+        """
+        if self.settled or self._stands_as_done:
+            return True
+        try:
+            extended = self.guard.extend(self)
+        except StoreUnavailable:
+            return True  # not known to be lost
+        if not extended and not self.settled:
+            self._tell_lost()
+        return extended
+
     def release(self) -> None:
         """Give back a claim whose reply never came: it may lie in the store all the same."""
         if not self.settled:
@@ -104,13 +121,19 @@ class Hold:
             self.settled = True
             self._write(event, state, result)
 
-    def _write(self, event: str, state: State, result: bytes | None) -> None:
+    def _write(self, event: str, state: State, result: bytes | None) -> bool:
         try:
             counts = self.guard.settle(self, state, result)
         except StoreUnavailable as error:
             self.guard.tell("settle_failed", self.terms, reason=error.describe())
-            return
+            return False
         if counts:
             self.guard.tell(event, self.terms)
         else:
-            self.guard.tell("claim_lost", self.terms, reason=f"its lease was over: not {state.value}")
+            self._tell_lost()
+        return counts
+
+    def _tell_lost(self) -> None:
+        if not self._lost:
+            self._lost = True
+            self.guard.tell("claim_lost", self.terms, reason="its lease was over and another owner has it")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -15,6 +16,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from ..core.current import current_hold
 from ..core.errors import Duplicate, IdempotencyError, InProgress, RecordInvalid, StoreUnavailable
+from ..core.heartbeat import heartbeat
 from ..core.hold import Hold, Terms
 from ..core.keys import digest, token_digest
 from . import identity, policies, snapshot, tokens
@@ -253,10 +255,14 @@ def _status(part: Any) -> int | None:
     return None
 
 
+def _news_of(hold: Hold | None) -> AbstractContextManager[None]:
+    return nullcontext() if hold is None or hold.terms.consume else heartbeat.watch(hold)
+
+
 def guarded_call(attempt: Attempt, call: Callable[[], Any]) -> Any:
     """Run a view under its claim and report how it went."""
     attempt.enter()
-    with current_hold(attempt.hold):
+    with current_hold(attempt.hold), _news_of(attempt.hold):
         try:
             value = call()
         except BaseException as error:
@@ -269,7 +275,7 @@ def guarded_call(attempt: Attempt, call: Callable[[], Any]) -> Any:
 async def guarded_await(attempt: Attempt, call: Callable[[], Any]) -> Any:
     """The same for an async view."""
     attempt.enter()
-    with current_hold(attempt.hold):
+    with current_hold(attempt.hold), _news_of(attempt.hold):
         try:
             value = await call()
         except BaseException as error:

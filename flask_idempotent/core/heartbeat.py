@@ -1,0 +1,69 @@
+"""The heartbeat: news from views that are still at work, so that their claims are not taken over.
+
+One daemon thread for each process, started with the first claim. It wakes six times in a lease and extends what was not
+extended for a third of it: a claim is extended before half of its lease is over, and a view that is done by then costs
+nothing. A worker that is frozen gives no news, and loses its claim.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .hold import Hold
+
+
+class Heartbeat:
+    """Extends the holds that it watches."""
+
+    def __init__(self) -> None:
+        self._reset()
+        # A thread does not survive a fork, and a lock may be held by one that does not: the child begins anew.
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._sooner = threading.Event()
+        self._news: dict[Hold, float] = {}
+        self._tick = float("inf")
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def watch(self, hold: Hold) -> Iterator[None]:
+        """Extend ``hold`` while the block runs."""
+        self._news[hold] = time.monotonic()
+        if hold.terms.lease / 6 < self._tick or self._thread is None:
+            self._start(hold.terms.lease / 6)
+        try:
+            yield
+        finally:
+            self._news.pop(hold, None)
+
+    def _start(self, tick: float) -> None:
+        with self._lock:
+            self._tick = min(tick, self._tick)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="flask_idempotent-heartbeat", daemon=True)
+                self._thread.start()
+            else:
+                self._sooner.set()
+
+    def _run(self) -> None:
+        sooner = self._sooner
+        while True:
+            if sooner.wait(self._tick):
+                sooner.clear()
+                continue
+            for hold, news in list(self._news.items()):
+                now = time.monotonic()
+                if now - news >= hold.terms.lease / 3 and hold in self._news:
+                    self._news[hold] = now
+                    if not hold.extend():
+                        self._news.pop(hold, None)
+
+
+heartbeat = Heartbeat()
+"""The one of this process."""
