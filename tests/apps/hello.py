@@ -6,12 +6,15 @@ import os
 
 from flask import Flask
 
+from tests.apps import off_switch
+
 
 def create_app() -> Flask:
-    app = Flask(__name__)
+    app = off_switch(Flask(__name__))
 
     @app.get("/")
     def hello() -> dict[str, object]:
-        return {"pid": os.getpid(), "greeting": os.environ.get("HELLO", "hello")}
+        enabled = app.config.get("IDEMPOTENCY_ENABLED", True)
+        return {"pid": os.getpid(), "greeting": os.environ.get("HELLO", "hello"), "enabled": enabled}
 
     return app
