@@ -1,0 +1,23 @@
+from flask import Flask, redirect, render_template_string, request
+
+from flask_idempotent import Idempotency, idempotent
+
+app = Flask(__name__)
+Idempotency(app)
+orders = []
+
+
+@app.get("/")
+def form():
+    return render_template_string(
+        "<p>Orders: {{ orders }}</p>"
+        "<form method=post>{{ idempotency_token() }}<input name=item><button>Order</button></form>",
+        orders=orders,
+    )
+
+
+@app.post("/")
+@idempotent
+def create_order():
+    orders.append(request.form["item"])
+    return redirect("/")
