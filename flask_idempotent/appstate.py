@@ -192,7 +192,7 @@ class AppState:
     def _bindings_for(self, mark: Mark | None) -> Bindings:
         if mark is None or mark.principal is None:
             return self.bindings
-        return Bindings(self.settings.ipv4_prefix, self.settings.ipv6_prefix, mark.principal)
+        return self.bindings.under(mark.principal)
 
     def _one_process_only(self, name: str | None) -> None:
         """Memory is right for one process. The server's word on that is a hint only, so it is all that is asked."""

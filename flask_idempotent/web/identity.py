@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from flask import current_app, request, session
 
@@ -17,6 +18,8 @@ SESSION_KEY: Final = "_idempotency_binding"
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_logger = logging.getLogger(__name__)
 
 
 @lru_cache(maxsize=4096)
@@ -60,15 +63,27 @@ def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 class Bindings:
     """Computes who may use a token, by the name or callable that an app or a scene has set."""
 
-    def __init__(self, ipv4_prefix: int, ipv6_prefix: int, principal: Callable[[], Any] | None) -> None:
+    def __init__(
+        self,
+        ipv4_prefix: int,
+        ipv6_prefix: int,
+        principal: Callable[[], Any] | None,
+        watch: _ProxyWatch | None = None,
+    ) -> None:
         self._prefixes = (ipv4_prefix, ipv6_prefix)
         self._principal = principal
+        self._watch = watch or _ProxyWatch()
+
+    def under(self, principal: Callable[[], Any]) -> Self:
+        """Return the same with another principal."""
+        return type(self)(*self._prefixes, principal, self._watch)
 
     def of(self, binding: str | Callable[[], Any]) -> str:
         """Return the binding of the present request: a digest, empty for ``none``."""
         if binding == "none":
             return ""
         if binding == "ip":
+            self._watch.look()
             return digest("ip", network(request.remote_addr or "", *self._prefixes))
         if binding == "session":
             return digest("session", self._session_id())
@@ -101,8 +116,23 @@ def viewer(principal: Callable[[], Any] | None) -> str:
     return digest("credentials", credentials) if credentials else ""
 
 
-def proxy_fix_seems_missing() -> bool:
-    """Return whether a proxy speaks to us whose word nobody has taken: every visitor would have its address."""
+class _ProxyWatch:
+    """Warns once for an app: behind a proxy whose word nobody takes, every visitor has the proxy's address."""
+
+    def __init__(self) -> None:
+        self._warned = False
+
+    def look(self) -> None:
+        if not self._warned and _proxy_fix_seems_missing():
+            self._warned = True
+            _logger.warning(
+                "Requests come from a private address with X-Forwarded-For, which is not believed: a token is bound to "
+                "the proxy's address, so that anyone behind it may use it. If the proxy is yours, wrap the app: "
+                "app.wsgi_app = werkzeug.middleware.proxy_fix.ProxyFix(app.wsgi_app, x_for=1)."
+            )
+
+
+def _proxy_fix_seems_missing() -> bool:
     environ = request.environ
     if "HTTP_X_FORWARDED_FOR" not in environ or "werkzeug.proxy_fix.orig" in environ:
         return False
