@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
-
-sys.path.insert(0, os.getcwd())
 
 from flask_idempotent.core.record import Claim, Holder, State
 from flask_idempotent.stores.memory import MemoryStore

@@ -27,7 +27,7 @@ local function refusal(record)
 end
 
 local record, text = read(key, now)
-local time = digits(now)
+local time = string.format('%.0f', now)
 if record == false then return {'damaged', time, ''} end
 if record then
   local verdict = refusal(record)

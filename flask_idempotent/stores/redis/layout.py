@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import Final
 
 from ...core.errors import RecordInvalid
@@ -10,11 +11,7 @@ from ...core.record import Record, State
 
 LETTERS: Final = {State.ISSUED: b"i", State.RUNNING: b"r", State.DONE: b"d", State.FAILED: b"f"}
 _STATES: Final = {letter: state for state, letter in LETTERS.items()}
-_TIME: Final = rb"([0-9]{16})?"
-_LENGTH: Final = rb"([0-9]{1,9})?"
-_HEADER: Final = re.compile(
-    rb"1([irdf])([0-7])" + rb",".join([_TIME] * 4) + rb"," + rb",".join([_LENGTH] * 5) + rb"\n",
-)
+_HEADER: Final = re.compile(rb"1([irdf])([0-7])((?:[0-9]{16}){1,4})" + rb",([0-9]{1,9})?" * 5 + rb"\n")
 _STAYS, _TAKEN, _CONSUMED = 1, 2, 4
 
 
@@ -27,15 +24,16 @@ def pack(record: Record) -> bytes:
     """Return the packed form."""
     texts = [text(part) for part in (record.owner, record.binding, record.scene, record.fingerprint)]
     flags = (not record.takeover) * _STAYS + record.taken * _TAKEN + record.consumed * _CONSUMED
-    fields = [
-        _digits(record.fence),
-        _digits(record.held_until) if record.state is State.RUNNING else b"",
-        b"" if record.expires_at == record.issued_until else _digits(record.expires_at),
-        _digits(record.issued_until),
-        *(b"%d" % len(part) if part else b"" for part in texts),
-        b"" if record.result is None else b"%d" % len(record.result),
-    ]
-    head = b"1%b%d%b\n" % (LETTERS[record.state], flags, b",".join(fields))
+    moments = [record.expires_at, record.issued_until] if record.issued_until else [record.expires_at]
+    if record.state is State.ISSUED:
+        moments = [record.fence, record.issued_until] if record.fence else [record.issued_until]
+    elif record.state is State.RUNNING:
+        moments = [record.fence, record.held_until, *moments]
+    else:
+        moments = [record.fence, *moments]
+    lengths = [b"%d" % len(part) if part else b"" for part in texts]
+    lengths.append(b"" if record.result is None else b"%d" % len(record.result))
+    head = b"1%b%d%b,%b\n" % (LETTERS[record.state], flags, b"".join(map(_digits, moments)), b",".join(lengths))
     return b"".join([head, *texts, record.result or b""])
 
 
@@ -47,23 +45,10 @@ def unpack(data: bytes) -> Record:
     match = _HEADER.match(data)
     if match is None:
         raise RecordInvalid
-    letter, digit, *numbers = match.groups()
-    fence, held, expires, issued, *lengths = [int(number or 0) for number in numbers]
+    letter, digit, run, *numbers = match.groups()
     state, flags = _STATES[letter], int(digit)
-    if numbers[2] is None:
-        expires = issued
-    if state is not State.RUNNING:
-        held = 0 if state is State.ISSUED else expires
-    if match.end() + sum(lengths) != len(data):
-        raise RecordInvalid
-    ends = [match.end()]
-    for length in lengths:
-        ends.append(ends[-1] + length)
-    try:
-        texts = [data[ends[i] : ends[i + 1]].decode("utf-8", "surrogatepass") for i in range(4)]
-    except UnicodeDecodeError as error:
-        raise RecordInvalid from error
-    owner, binding, scene, fingerprint = texts
+    fence, held, expires, issued = _moments(state, run)
+    owner, binding, scene, fingerprint, result = _texts(data, match.end(), [int(number or 0) for number in numbers])
     record = Record(
         state=state,
         fence=fence,
@@ -74,26 +59,54 @@ def unpack(data: bytes) -> Record:
         binding=binding,
         scene=scene,
         fingerprint=fingerprint,
-        result=None if numbers[8] is None else data[ends[4] :],
+        result=None if numbers[4] is None else result,
         takeover=not flags & _STAYS,
         taken=bool(flags & _TAKEN),
         consumed=bool(flags & _CONSUMED),
     )
-    if (numbers[1] is None) is (state is State.RUNNING) or not _is_sound(record, flags):
+    if not _is_sound(record, flags):
         raise RecordInvalid
     return record
+
+
+def _moments(state: State, run: bytes) -> tuple[int, int, int, int]:
+    """Return the fence, held until, expires and issued until."""
+    moments = [int(run[at : at + 16]) for at in range(0, len(run), 16)]
+    match state, moments:
+        case State.ISSUED, [end]:
+            return 0, 0, end, end
+        case State.ISSUED, [fence, end]:
+            return fence, 0, end, end
+        case State.RUNNING, [fence, held, expires, *issued] if len(issued) <= 1:
+            return fence, held, expires, sum(issued)
+        case ((State.DONE | State.FAILED), [fence, expires, *issued]) if len(issued) <= 1:
+            return fence, expires, expires, sum(issued)
+    raise RecordInvalid
+
+
+def _texts(data: bytes, start: int, lengths: list[int]) -> tuple[str, str, str, str, bytes]:
+    """Return the four texts and the result."""
+    ends = list(accumulate(lengths, initial=start))
+    if ends[-1] != len(data):
+        raise RecordInvalid
+    try:
+        owner, binding, scene, fingerprint = (
+            data[ends[n] : ends[n + 1]].decode("utf-8", "surrogatepass") for n in range(4)
+        )
+    except UnicodeDecodeError as error:
+        raise RecordInvalid from error
+    return owner, binding, scene, fingerprint, data[ends[4] :]
 
 
 def _is_sound(record: Record, flags: int) -> bool:
     if record.expires_at == 0 or record.held_until > record.expires_at:
         return False
     if record.state is State.ISSUED:
-        bare = not flags and not record.fingerprint and record.result is None
-        return bare and record.expires_at == record.issued_until
+        return not flags and not record.fingerprint and record.result is None
     if record.consumed and (record.state is not State.DONE or record.result is not None):
         return False
     return record.owner != ""
 
 
-def _digits(value: int) -> bytes:
-    return b"%016d" % value if value else b""
+def _digits(moment: int) -> bytes:
+    return b"%016d" % moment

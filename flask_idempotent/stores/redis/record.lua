@@ -1,42 +1,55 @@
 -- What the scripts share; glued in front of each when it is loaded.
 --
--- Layout 1 of a record, one packed string:
+-- Layout 1 of a record, one packed string (without the blanks):
 --
---   1 STATE FLAGS FENCE,HELD,EXPIRES,ISSUED,OWNER,BINDING,SCENE,FINGERPRINT,RESULT\n texts
+--   1 STATE FLAGS MOMENTS , OWNER , BINDING , SCENE , FINGERPRINT , RESULT \n texts
 --
--- (without the blanks). STATE is i, r, d or f. FLAGS is a digit: 1 may not be taken over, 2 took over, 4 consumed.
--- FENCE to ISSUED are 16 digits, microseconds, or nothing: no fence; not running (an issued record is held until 0, a
--- finished one until it expires); expires when the token's own life ends; not a token. OWNER to RESULT are the lengths in
--- bytes of the texts that follow in this order; nothing is 0, but for RESULT: no result. Fixed widths, lengths that must
--- add up and the rules in parse() are what tells a damaged record: a lost digit must not read as "free".
+-- STATE     i, r, d or f
+-- FLAGS     a digit: 1 may not be taken over, 2 took over, 4 consumed
+-- MOMENTS   16 digits each, microseconds: the fence, until when it is held, when it expires, when the token's own life
+--           ends. An issued record (held until 0) has no second and third, and no first before its first claim; a done
+--           or failed one (held until it expires) has no second; a key has no fourth.
+-- lengths   in bytes, of the texts that follow in this order; nothing stands for 0, but RESULT: for no result
+--
+-- Fixed widths, lengths that must add up and the rules in parse() are what tells a damaged record: a lost digit must not
+-- read as "free". A token takes 51 bytes, which every allocator of the servers keeps in 56 or 64.
 --
 -- Lua counts in doubles: exact for microseconds until the year 2255, but to be printed with %.0f only.
 
-local HEADER = '^1([irdf])([0-7])(%d*),(%d*),(%d*),(%d*),(%d*),(%d*),(%d*),(%d*),(%d*)\n()'
-
-local function number(digits)
-  if digits == '' then return 0 end
-  return #digits == 16 and tonumber(digits) or nil
-end
+local HEADER = '^1([irdf])([0-7])(%d+),(%d*),(%d*),(%d*),(%d*),(%d*)\n()'
 
 local function length(digits)
   if digits == '' then return 0 end
   return #digits < 10 and tonumber(digits) or nil
 end
 
+-- The fence, held until, expires and issued until, or nil if they do not go with the state.
+local function moments(state, run)
+  local t = {}
+  for at = 1, #run, 16 do
+    t[#t + 1] = tonumber(string.sub(run, at, at + 15))
+  end
+  if #run ~= 16 * #t then return nil end
+  if state == 'i' then
+    if #t == 1 then return 0, 0, t[1], t[1] end
+    if #t == 2 then return t[1], 0, t[2], t[2] end
+  elseif state == 'r' then
+    if #t == 3 or #t == 4 then return t[1], t[2], t[3], t[4] or 0 end
+  elseif #t == 2 or #t == 3 then
+    return t[1], t[2], t[2], t[3] or 0
+  end
+  return nil
+end
+
 -- The record as a table, or nil: damaged, or of another layout.
 local function parse(text)
-  local state, flags, fence, held, expires, issued, o, b, s, f, r, at = string.match(text, HEADER)
+  local state, flags, run, o, b, s, f, r, at = string.match(text, HEADER)
   if not at then return nil end
-  local running, finished = state == 'r', state == 'd' or state == 'f'
-  if (held ~= '') ~= running then return nil end
+  local fence, held, expires, issued = moments(state, run)
+  if not fence or expires == 0 or held > expires then return nil end
   local has_result = r ~= ''
-  fence, held, issued = number(fence), number(held), number(issued)
-  if expires == '' then expires = issued else expires = number(expires) end
   o, b, s, f, r = length(o), length(b), length(s), length(f), length(r)
-  if not (fence and held and expires and issued and o and b and s and f and r) then return nil end
-  if at + o + b + s + f + r ~= #text + 1 or expires == 0 or held > expires then return nil end
-  if finished then held = expires end
+  if not (o and b and s and f and r) or at + o + b + s + f + r ~= #text + 1 then return nil end
   flags = tonumber(flags)
   local record = {
     state = state, fence = fence, held = held, expires = expires, issued = issued,
@@ -48,15 +61,15 @@ local function parse(text)
     result = has_result and string.sub(text, at + o + b + s + f) or nil,
   }
   if state == 'i' then
-    if flags > 0 or f > 0 or has_result or expires ~= issued then return nil end
+    if flags > 0 or f > 0 or has_result then return nil end
   elseif o == 0 or (record.consumed and (state ~= 'd' or has_result)) then
     return nil
   end
   return record
 end
 
-local function digits(value)
-  return value == 0 and '' or string.format('%016.0f', value)
+local function digits(moment)
+  return string.format('%016.0f', moment)
 end
 
 local function size(text)
@@ -67,8 +80,10 @@ local function pack(r)
   local flags = (r.stays and 1 or 0) + (r.taken and 2 or 0) + (r.consumed and 4 or 0)
   return table.concat({
     '1', r.state, tostring(flags),
-    digits(r.fence), ',', r.state == 'r' and digits(r.held) or '', ',',
-    r.expires == r.issued and '' or digits(r.expires), ',', digits(r.issued), ',',
+    (r.state ~= 'i' or r.fence > 0) and digits(r.fence) or '',
+    r.state == 'r' and digits(r.held) or '',
+    r.state ~= 'i' and digits(r.expires) or '',
+    r.issued > 0 and digits(r.issued) or '', ',',
     size(r.owner), ',', size(r.binding), ',', size(r.scene), ',', size(r.fingerprint), ',',
     r.result and tostring(#r.result) or '', '\n',
     r.owner, r.binding, r.scene, r.fingerprint, r.result or '',
