@@ -86,7 +86,7 @@ def _run_switched_off(marked: set[str]) -> int:
         outcomes.update({node: outcome for node, (_, outcome) in _reported(only_marked, BOUND).items()})
     passed = {node for node, outcome in outcomes.items() if outcome == "passed"}
     unexplained = sorted(node for node in passed if not _reasons(node, allowed))
-    unknown = sorted(name for name in allowed if not any(name in (node, node.split("[")[0]) for node in marked))
+    unknown = sorted(name for name in allowed if not any(_covers(name, node) for node in marked))
     for node in unexplained:
         click.echo(f"passes without the product: {node}")
     for name in unknown:
@@ -95,9 +95,13 @@ def _run_switched_off(marked: set[str]) -> int:
     return 1 if unexplained or unknown else 0
 
 
+def _covers(name: str, node: str) -> bool:
+    """Whether `name` is the test, all its parameters, its class or its file."""
+    return node == name or node.startswith((f"{name}[", f"{name}::"))
+
+
 def _reasons(node: str, allowed: Mapping[str, str]) -> list[str]:
-    """The reason for the test itself, or for all its parameters."""
-    return [allowed[name] for name in (node, node.split("[")[0]) if name in allowed]
+    return [reason for name, reason in allowed.items() if _covers(name, node)]
 
 
 def _say_counts(outcomes: Mapping[str, str | None], passed: set[str], unexplained: list[str]) -> None:

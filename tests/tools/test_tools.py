@@ -74,11 +74,10 @@ def test_a_failed_setup_is_a_failed_test():
     assert cases._worse("failed", "passed") == "failed"
 
 
-def test_a_reason_holds_for_the_test_or_all_its_parameters():
-    allowed = {"t.py::a": "why", "t.py::b[x]": "why"}
-    assert cases._reasons("t.py::a[1]", allowed)
-    assert cases._reasons("t.py::b[x]", allowed)
-    assert not cases._reasons("t.py::b[y]", allowed)
+@pytest.mark.parametrize("name", ["t.py", "t.py::C", "t.py::C::a", "t.py::C::a[x]"])
+def test_a_reason_holds_for_a_test_its_parameters_its_class_or_its_file(name):
+    assert cases._reasons("t.py::C::a[x]", {name: "why"}) == ["why"]
+    assert not cases._reasons("t.py::Cat::a[x]", {"t.py::C": "why", "t": "why", "t.py::C::ab": "why"})
 
 
 def test_an_unknown_campaign_is_refused():
