@@ -292,7 +292,7 @@ class TestDamage:
             b"1i09999999999999999,,,,1,\nf",  # a token with a fingerprint
             b"1i09999999999999999,,,,,0\n",  # a token with a result
             b"1r099999999999999999999999999999999,1,,,,\na",  # running, held by nothing
-            b"1r099999999999999999999999999999999999999999999999999999999999999999999999999999999,1,,,,\na",  # a moment too many
+            b"1r0" + b"9" * 80 + b",1,,,,\na",  # a moment too many
             b"1r0999999999999999999999999999999999999999999999998,1,,,,\na",  # held beyond its end
             b"1r0999999999999999919999999999999999,1,,,,\na",  # a lost digit must not read as free
             b"1r0999999999999999900000000000000019999999999999999,,,,,\n",  # running, nobody's

@@ -55,7 +55,10 @@ class _Script:
     @classmethod
     def load(cls, name: str) -> _Script:
         folder = files(__package__)
-        body = folder.joinpath("record.lua").read_bytes() + folder.joinpath(f"{name}.lua").read_bytes()
+        return cls.of(folder.joinpath("record.lua").read_bytes() + folder.joinpath(f"{name}.lua").read_bytes())
+
+    @classmethod
+    def of(cls, body: bytes) -> _Script:
         return cls(body, hashlib.sha1(body, usedforsecurity=False).hexdigest().encode())
 
 

@@ -1,0 +1,184 @@
+"""Random scripts on the machine, the memory store and Redis at once: every answer and every record must be the same.
+
+The scripts of the Redis store run as shipped, but for the clock: it is read from a key, so that all three have one time
+to the microsecond. It shows the year 2100, so that the server itself drops nothing meanwhile.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+import fakeredis
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flask_idempotent.core import machine
+from flask_idempotent.core.record import MICROSECONDS, Absent, Claim, Holder, Record, State, microseconds
+from flask_idempotent.stores import from_object
+from flask_idempotent.stores.memory import MemoryStore
+from flask_idempotent.stores.redis import store as module
+from tests.servers import RedisServer
+
+START = 4_102_444_800_000_000
+CLOCK_KEY = "now"
+_numbers = itertools.count()
+
+owners = st.sampled_from(["anna", "ben", "carl"])
+keys = st.sampled_from(["x", "y"])
+bindings = st.sampled_from(["b", "b", "b", "", "c"])
+scenes = st.sampled_from(["", "", "s", "t"])
+fingerprints = st.sampled_from(["", "f", "f", "g"])
+leases = st.sampled_from([10.0, 10.0, 30.5])
+lives = st.sampled_from([1.0, 25.0, 60.0, 60.000_001])
+
+steps = st.one_of(
+    st.tuples(st.just("issue"), keys, st.fixed_dictionaries({"binding": bindings, "scene": scenes, "ttl": lives})),
+    st.tuples(
+        st.just("claim"),
+        keys,
+        st.fixed_dictionaries(
+            {
+                "owner": owners,
+                "lease": leases,
+                "ttl": lives,
+                "must_exist": st.booleans(),
+                "binding": bindings,
+                "scene": scenes,
+                "fingerprint": fingerprints,
+                "takeover": st.sampled_from([True, True, False]),
+                "consume": st.sampled_from([False, False, True]),
+            }
+        ),
+    ),
+    st.tuples(
+        st.just("settle"),
+        st.integers(0, 9),  # one of the latest claims
+        st.fixed_dictionaries(
+            {
+                "state": st.sampled_from(list(State)),
+                "hold": leases,
+                "ttl": lives,
+                "result": st.sampled_from([None, None, b"", b"answer", b"other"]),
+            }
+        ),
+    ),
+    st.tuples(st.just("wait"), st.sampled_from([1, 999, 9_999_999, 10_000_000, 25_000_000, 60_000_000]), st.none()),
+)
+
+
+class Model:
+    """The machine with a dict around it."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.records: dict[str, Record] = {}
+
+    def issue(self, key: str, *, binding: str, scene: str, ttl: float) -> None:
+        record = self.records.get(key)
+        self.records[key] = machine.issue(record, self.now, binding=binding, scene=scene, ttl=microseconds(ttl))
+
+    def claim(self, key: str, *, lease: float, ttl: float, **options: Any) -> Claim | Holder | Absent:
+        durations = {"lease": microseconds(lease), "ttl": microseconds(ttl)}
+        answer = machine.claim(self.records.get(key), self.now, key, **durations, **options)
+        if isinstance(answer, Claim):
+            self.records[key] = answer.record
+        return answer
+
+    def settle(self, claim: Claim, *, hold: float, ttl: float, **options: Any) -> bool:
+        durations = {"hold": microseconds(hold), "ttl": microseconds(ttl)}
+        record, accepted = machine.settle(self.records.get(claim.key), self.now, claim, **durations, **options)
+        self.records.pop(claim.key, None)
+        if record is not None:
+            self.records[claim.key] = record
+        return accepted
+
+    def get(self, key: str) -> Record | None:
+        return machine.live(self.records.get(key), self.now)
+
+
+class Lockstep:
+    """One script of steps, played on all three."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.model = Model()
+        self.stores: list[Any] = [
+            self.model,
+            MemoryStore(clock=lambda: self.model.now / MICROSECONDS),
+            from_object(client),
+        ]
+        self.round = next(_numbers)
+        self.claims: list[Claim] = []
+        self.wait(0)
+
+    def wait(self, micros: int) -> None:
+        self.model.now += micros
+        self.client.set(CLOCK_KEY, self.model.now)
+
+    def play(self, step: tuple[str, Any, Any]) -> None:
+        name, which, options = step
+        if name == "wait":
+            self.wait(which)
+            return
+        if name == "settle":
+            if not self.claims:
+                return
+            target: Any = self.claims[-1 - which % len(self.claims)]
+            key = target.key
+        else:
+            target = key = f"{which}{self.round}"
+        answers = [getattr(store, name)(target, **options) for store in self.stores]
+        assert answers[0] == answers[1] == answers[2]
+        records = [store.get(key) for store in self.stores]
+        assert records[0] == records[1] == records[2]
+        if isinstance(answers[0], Claim):
+            self.claims.append(answers[0])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _scripts_read_the_time_from_a_key() -> Iterator[None]:
+    prelude = files(module.__package__ or "").joinpath("record.lua").read_bytes()
+    clock = b"local function clock() return tonumber(redis.call('GET', '%b')) end\n" % CLOCK_KEY.encode()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_ISSUE", "_CLAIM", "_SETTLE", "_GET"):
+            body = getattr(module, name).body.replace(prelude, prelude + clock)
+            assert clock in body
+            patch.setattr(module, name, module._Script.of(body))
+        yield
+
+
+@pytest.fixture(scope="module")
+def fast_client(svc_valkey91: RedisServer) -> Iterator[Any]:
+    client = svc_valkey91.client()
+    yield client
+    client.close()
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(script=st.lists(steps, max_size=40))
+def test_valkey(script: list[Any], fast_client: Any) -> None:
+    lockstep = Lockstep(fast_client)
+    for step in script:
+        lockstep.play(step)
+
+
+@pytest.fixture(scope="module", params=["valkey81", "redis62", "redis82", "fakeredis"])
+def other_client(request: pytest.FixtureRequest) -> Iterator[Any]:
+    if request.param == "fakeredis":
+        yield fakeredis.FakeRedis()
+        return
+    client = request.getfixturevalue(f"svc_{request.param}").client()
+    yield client
+    client.close()
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(script=st.lists(steps, max_size=40))
+def test_the_others(script: list[Any], other_client: Any) -> None:
+    lockstep = Lockstep(other_client)
+    for step in script:
+        lockstep.play(step)
