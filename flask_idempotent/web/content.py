@@ -3,42 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from io import BytesIO
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final
 
 from flask import Request
-from werkzeug.datastructures import FileStorage, MultiDict
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
-from werkzeug.formparser import FormDataParser
 from werkzeug.wsgi import LimitedStream
 
 from ..core.fingerprint import canonical_json, fingerprint
-from ..core.keys import digest
+from . import forms
 
-_FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
 _CHUNK: Final = 64 * 1024  # bytes
 _BODILESS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """A parsed form: its fields and files, each grouped by name."""
-
-    fields: MultiDict[str, str]
-    files: MultiDict[str, FileStorage]
-
-
-_EMPTY: Final = _Form(MultiDict(), MultiDict())
 
 
 class Content:
     """The body and the query of one request, read at most once and only when asked for.
 
-    Every member may raise werkzeug's ClientDisconnected (400); those that have to leave the reading to the framework,
-    because a body is too large or of unknown length, also its RequestEntityTooLarge (413).
+    Every member may raise werkzeug's ClientDisconnected (400); where a body is too large or of unknown length the
+    framework does the reading, and its RequestEntityTooLarge (413) passes through, too.
 
     :param request: the request, or Flask's proxy of it.
     :param max_body: largest body of which a copy is made (bytes).
@@ -60,14 +45,14 @@ class Content:
             return False
         if self.readable:
             return self._form is None
-        return self._request.content_length != 0 and not self._request.form and not self._request.files
+        return self._request.content_length != 0 and not (self._request.form or self._request.files)
 
     def values(self, name: str) -> list[str]:
         """Return all values of a form's field."""
         if not self._is_form:
             return []
         if self.readable:
-            return (self._form or _EMPTY).fields.getlist(name)
+            return self._form.fields.getlist(name) if self._form is not None else []
         return self._request.form.getlist(name)
 
     def query_values(self, name: str) -> list[str]:
@@ -81,12 +66,13 @@ class Content:
         """
         if not self._request.is_json:
             return None
-        data = self._copy if self.readable else self._request.get_data(cache=True)
         try:
-            pairs = json.loads(data or b"", object_pairs_hook=_Pairs)
+            members = json.loads((self._copy if self.readable else self._all_data()) or b"", object_pairs_hook=_Members)
         except (ValueError, RecursionError):
             return None
-        found = [value for member, value in pairs if member == name] if isinstance(pairs, _Pairs) else []
+        if not isinstance(members, _Members):
+            return None
+        found = [value for member, value in members if member == name]
         return ",".join(found) if found and all(isinstance(value, str) for value in found) else None
 
     def fingerprint(
@@ -94,34 +80,35 @@ class Content:
     ) -> str:
         """Return the digest of what is asked.
 
-        :param token_fields: names of fields that never count: token and CSRF.
+        :param token_fields: names that never count: those of the token and of CSRF protection.
         :param fields: the only names that count in query, form and outermost JSON object; None for all.
         :param ignore: names that do not count there.
         """
         request, ignored = self._request, {*token_fields, *ignore}
 
-        def counts(name: str | None) -> bool:
+        def counts(name: str) -> bool:
             return name not in ignored and (fields is None or name in fields)
 
         query = [(name, value) for name, value in request.args.items(multi=True) if counts(name)]
-        content = self._asked(counts, fields, ignored)
+        content: bytes | Iterable[str | bytes] = self._copy or b""
+        if not self.readable:
+            content = ("unread", str(request.content_length))
+        elif self._form is not None:
+            content = self._form.parts(counts)
+        elif request.is_json:
+            canonical = canonical_json(self._copy or b"", fields=fields, ignore=ignored)
+            content = content if canonical is None else ("json", canonical)
         return fingerprint(request.method, request.path, query, request.mimetype, content)
 
-    def _asked(
-        self, counts: Callable[[str | None], bool], fields: Collection[str] | None, ignored: Collection[str]
-    ) -> bytes | Iterator[str | bytes]:
-        if not self.readable:
-            return iter(("unread", str(self._request.content_length)))
-        if self._form is not None:
-            return _parts(self._form, counts)
-        data = self._copy or b""
-        if self._request.is_json and (canonical := canonical_json(data, fields=fields, ignore=ignored)) is not None:
-            return iter(("json", canonical))
+    def _all_data(self) -> bytes:
+        """Let the framework read a body of any length, under its limits."""
+        data = self._request.get_data(cache=True)
+        vars(self._request)["stream"] = BytesIO(data)
         return data
 
     @cached_property
     def _is_form(self) -> bool:
-        return self._request.mimetype in _FORMS
+        return self._request.mimetype in (forms.URLENCODED, forms.MULTIPART)
 
     @cached_property
     def _fits(self) -> bool:
@@ -152,71 +139,60 @@ class Content:
         request = self._request
         source = request.environ["wsgi.input"]
         # A hook that touches request.form of a JSON request (CSRF protection does) makes the stream, unread.
-        touched = vars(request).get("stream")
-        if touched is not None and touched is not source and not _unread(touched):
+        made = vars(request).get("stream")
+        if made is not None and made is not source and not _is_unread(made):
             return None
-        stream = LimitedStream(source if touched is None else touched, length)
-        try:
-            data = stream.read()
-        except ClientDisconnected:
-            if touched is not None and stream.tell() == 0:
-                return None  # read to its end before us
-            raise
+        data = _read_exactly(length, source if made is None else made)
+        if not data and made is not None:
+            return None  # read to its end before us
+        if len(data) < length:
+            raise ClientDisconnected()
         request.environ["wsgi.input"] = BytesIO(data)
         vars(request).pop("stream", None)  # made anew from there, under the limits that hold when the view asks
         return data
 
     @cached_property
-    def _form(self) -> _Form | None:
+    def _form(self) -> forms.Form | None:
         """The form; None if it is none or cannot be parsed."""
+        request = self._request
         if not self._is_form:
             return None
         if self._parsed_before:
-            form = _Form(self._request.form, self._request.files)
-            return form if form.fields or form.files or not self._request.content_length else None
-        # Without limits: those of the framework are the view's to meet, and the copy is small.
-        parser = FormDataParser(stream_factory=_in_memory, silent=False)
-        data = self._copy or b""
+            form = forms.Form(request.form, request.files)
+            return form if form.fields or form.files or not request.content_length else None
         try:
-            _, fields, files = parser.parse(
-                BytesIO(data), self._request.mimetype, len(data), self._request.mimetype_params
-            )
+            return forms.parse(self._copy or b"", request.mimetype, request.mimetype_params)
         except ValueError:
             return None
-        return _Form(fields, files)
 
 
-class _Pairs(list[tuple[str, Any]]):
+class _Members(list[tuple[str, Any]]):
     """A JSON object as its pairs."""
 
 
-def _unread(stream: object) -> bool:
+def _is_unread(stream: object) -> bool:
     return isinstance(stream, LimitedStream) and stream.tell() == 0
 
 
-def _in_memory(*_: object, **__: object) -> IO[bytes]:
-    return BytesIO()
+def _is_buffer(stream: object) -> bool:
+    """Tell a body that was received whole, in memory or in a file, from a socket."""
+    seekable = getattr(stream, "seekable", None)
+    return callable(seekable) and bool(seekable())
 
 
-def _parts(form: _Form, counts: Callable[[str | None], bool]) -> Iterator[str | bytes]:
-    for name, value in form.fields.items(multi=True):
-        if counts(name):
-            yield from ("field", name or "", value)
-    for name, file in form.files.items(multi=True):
-        if counts(name):
-            yield from ("file", name or "", file.filename or "", file.content_type or "", _file_digest(file))
+def _read_exactly(length: int, stream: IO[bytes]) -> bytes:
+    """Return that many bytes, or fewer if the stream ends before.
 
-
-def _file_digest(file: FileStorage) -> str:
-    """Digest of a file, which is left where it stood; a file that somebody closed counts by its name alone."""
+    :raises ClientDisconnected: the connection broke.
+    """
+    chunks = []
     try:
-        position = file.stream.tell()
-        file.stream.seek(0)
-        data = file.stream.read()
-        file.stream.seek(position)
+        while length > 0 and (chunk := stream.read(length)):
+            chunks.append(chunk)
+            length -= len(chunk)
     except (OSError, ValueError):
-        return ""
-    return digest(data)
+        raise ClientDisconnected() from None
+    return b"".join(chunks)
 
 
 def drain(request: Request, limit: int = 16 * 1024 * 1024) -> bool:
@@ -227,10 +203,9 @@ def drain(request: Request, limit: int = 16 * 1024 * 1024) -> bool:
     """
     if request.method in _BODILESS:
         return True  # a length may be announced that never comes
-    environ = request.environ
-    stream = vars(request).get("stream")
-    if isinstance(environ["wsgi.input"], BytesIO):
-        return True  # in memory: nothing waits on the wire
+    environ, stream = request.environ, vars(request).get("stream")
+    if _is_buffer(environ["wsgi.input"]):
+        return True  # our copy or the server's: nothing waits on the wire (waitress refuses "Connection: close")
     if stream is None:
         stream = _remaining(request)
         if stream is None:
@@ -239,13 +214,13 @@ def drain(request: Request, limit: int = 16 * 1024 * 1024) -> bool:
     return _drop(stream, limit)
 
 
-def _remaining(request: Request) -> IO[bytes] | None:
-    """Return what was not read, as a stream that ends; None if its end cannot be told."""
-    source = cast("IO[bytes]", request.environ["wsgi.input"])
+def _remaining(request: Request) -> Any:
+    """Return the unread body as a stream that ends; None if its end cannot be told."""
+    source = request.environ["wsgi.input"]
     if "wsgi.input_terminated" in request.environ:
         return source
     length = request.content_length
-    return None if length is None else cast("IO[bytes]", LimitedStream(source, length))
+    return None if length is None else LimitedStream(source, length)
 
 
 def _drop(stream: IO[bytes], limit: int) -> bool:

@@ -14,6 +14,7 @@ from werkzeug.http import parse_accept_header
 from werkzeug.wrappers import Request
 
 _GOOD_NEWS: Final = frozenset({"duplicate", "in_progress", "response_unavailable", "exists"})
+_REOPEN: Final = frozenset({"token_missing", "token_invalid", "token_unknown", "token_foreign", "token_reused"})
 # A path of this server and nothing that a browser would read as another: no "//host", no "/\host", no blanks.
 _LOCAL_URL: Final = re.compile(r"/(?!/)[\w.~!$&'()*+,;=:@%/?-]*", re.ASCII)
 
@@ -43,7 +44,6 @@ def render(*, title: str, message: str, ours: bool, cure: str, reason: str, stat
     :param reason: stable name of the refusal.
     :param status: HTTP status.
     """
-    good_news = reason in _GOOD_NEWS
     return (
         _templates()
         .get_template("problem.html")
@@ -54,9 +54,9 @@ def render(*, title: str, message: str, ours: bool, cure: str, reason: str, stat
             cure=cure,
             reason=reason,
             status=status,
-            good_news=good_news,
-            # Who opens the form again after good news orders twice.
-            form_url=None if good_news else _form_url(),
+            good_news=reason in _GOOD_NEWS,
+            # Only where a new form helps: opened after good news it invites a second order.
+            form_url=_form_url() if reason in _REOPEN else None,
         )
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final, Literal, cast
 
 from flask import Flask
@@ -151,8 +150,7 @@ def as_http(error: IdempotencyError, answers: Answers) -> HTTPException:
     """Return the refusal as something that Flask answers; what the error carries is carried over."""
     if isinstance(error, HTTPException):
         return error
-    kind: Any = type(error)
-    kind = _mixed(kind, answers.duplicate_status if isinstance(error, Duplicate) else error.status)
+    kind = _mixed(type(error), answers.duplicate_status if isinstance(error, Duplicate) else error.status)
     refusal = kind.__new__(kind, *error.args)
     vars(refusal).update(vars(error))
     refusal.answers = answers
@@ -169,12 +167,18 @@ def as_http(error: IdempotencyError, answers: Answers) -> HTTPException:
     return refusal.with_traceback(error.__traceback__)
 
 
-@cache
-def _mixed(kind: Any, status: int) -> type[Refusal]:
+_MIXED: Final[dict[tuple[type[IdempotencyError], int], type[Refusal]]] = {}
+
+
+def _mixed(kind: type[IdempotencyError], status: int) -> type[Refusal]:
     """Mix a core class with werkzeug's class of a status: Flask looks for handlers along the MRO."""
+    known = _MIXED.get((kind, status))
+    if known is not None:
+        return known
     base = default_exceptions.get(status, HTTPException)
-    names = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
-    return cast("type[Refusal]", type(kind.__name__, (Refusal, kind, base), {"code": status, **names}))
+    members = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+    mixed = type(kind.__name__, (Refusal, kind, base), {"code": status, **members})
+    return _MIXED.setdefault((kind, status), cast("type[Refusal]", mixed))  # two threads: one class
 
 
 def promote_handlers(app: Flask) -> None:
