@@ -40,7 +40,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     app.register_blueprint(shop)
     # [end-setup]
     app.context_processor(lambda: {"forms": FORMS, "orders": orders, "tally": tally})
-    app.after_request(_forbid_storing)
+    app.after_request(_cache_experiments)
     with app.app_context():
         db.create_all()
     return app
@@ -52,8 +52,11 @@ def _temporary_folder() -> str:
     return folder
 
 
-def _forbid_storing(response: Response) -> Response:
-    """``?cache=no-store`` on any page: what Back does then can be compared with what it does by default."""
-    if request.args.get("cache") == "no-store":
+def _cache_experiments(response: Response) -> Response:
+    """``?cache=no-store`` and ``?cache=vary`` on any page: to compare what Back does with what it does by default."""
+    experiment = request.args.get("cache")
+    if experiment == "no-store":
         response.cache_control.no_store = True
+    elif experiment == "vary":
+        response.vary.add("Cookie")  # as a page that reads the session is sent
     return response

@@ -32,7 +32,8 @@ WELCOME = """
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _options(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)  # a polite kill ends as Ctrl-C does
+    for number in (signal.SIGINT, signal.SIGTERM):  # a polite kill ends as Ctrl-C does
+        signal.signal(number, _interrupt)
     logging.basicConfig(format="  %(asctime)s  %(message)s", datefmt="%H:%M:%S", level=logging.INFO)
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # no line for every page
     try:

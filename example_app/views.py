@@ -15,7 +15,7 @@ shop = Blueprint("shop", __name__)
 
 
 # [start-form]
-@shop.post("/order")
+@shop.post("/orders")
 @idempotent
 def create_order() -> ResponseReturnValue:
     order = sell_slowly("order")
@@ -23,14 +23,14 @@ def create_order() -> ResponseReturnValue:
     # [end-form]
 
 
-@shop.post("/order/unprotected")
+@shop.post("/orders/unprotected")
 def create_order_unprotected() -> ResponseReturnValue:
     """The twin: the same view, and nobody watches over it."""
     order = sell_slowly("twin")
     return thank_for(order)
 
 
-@shop.post("/pay")
+@shop.post("/payments")
 @idempotent
 def pay() -> ResponseReturnValue:
     """The first attempt raises: nothing was written, so the form's token is good again."""

@@ -21,4 +21,4 @@ reset.addEventListener("submit", async (event) => {
   await refresh();
 });
 addEventListener("pageshow", refreshIfSeen);
-setInterval(refreshIfSeen, 1500);
+setInterval(refreshIfSeen, 1000);
