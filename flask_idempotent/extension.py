@@ -15,7 +15,7 @@ from .core.guard import Guard
 from .core.ids import new_token
 from .core.keys import SCENE
 from .web.attempt import Attempt
-from .web.cache import note_token
+from .web.cache import last_word, note_token
 from .web.markup import TokenInput
 from .web.views import token_view
 
@@ -52,6 +52,7 @@ class Idempotency:
         state = AppState.make(app, Settings.read(app.config), store)
         app.extensions[EXTENSION] = state
         app.before_request(state.hook)
+        app.after_request_funcs.setdefault(None, []).insert(0, last_word)
         app.teardown_request(state.teardown)
         message_flashed.connect(_note_flash, app)
         _add_helper(app)
@@ -119,9 +120,8 @@ def _recorded_if_possible(state: AppState, scene: str, ttl: float) -> str:
         return new_token()
     try:
         return state.issue(scene, ttl)
-    except StoreUnavailable as error:
+    except StoreUnavailable:
         setattr(request, _STORE_DOWN, True)
-        state.guard(None).tell("store_unavailable", scene=scene, reason=error.describe())
         return new_token()
 
 

@@ -64,7 +64,16 @@ class Guard:
         :raises StoreUnavailable: it could not be recorded.
         """
         key = store_key(self.prefix, digest)
-        self._breaker.call(lambda: self.store.issue(key, binding=binding, scene=scene, ttl=ttl))
+        try:
+            self._breaker.call(lambda: self.store.issue(key, binding=binding, scene=scene, ttl=ttl))
+        except RuntimeError:
+            raise  # misconfigured: it says what to mend
+        except Exception as cause:
+            # A store of the app's own may err in ways of its own; no page fails for that.
+            error = cause if isinstance(cause, StoreUnavailable) else _unavailable(cause)
+            self.tell("store_unavailable", digest=digest, scene=scene, reason=error.describe())
+            error.retry_after = 1
+            raise error from error.__cause__
         self._release_lost()
         self.tell("issued", digest=digest, scene=scene)
 
@@ -194,6 +203,12 @@ class Guard:
         name = "duplicate" if isinstance(error, (InProgress, Duplicate)) else "refused"
         self.tell("record_invalid" if isinstance(error, RecordInvalid) else name, terms, reason=error.reason)
         return error
+
+
+def _unavailable(cause: Exception) -> StoreUnavailable:
+    error = StoreUnavailable()
+    error.__cause__ = cause
+    return error
 
 
 def _refusal(terms: Terms, answer: Holder | Absent) -> IdempotencyError:

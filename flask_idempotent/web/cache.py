@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from typing import Final
 
-from flask import Response, after_this_request, request
+from flask import Response, request
 
 _ATTRIBUTE: Final = "_idempotency_token_rendered"
 
 
 def note_token() -> None:
-    """A token is being rendered into the answer of the present request."""
-    if not carries_token():
-        setattr(request, _ATTRIBUTE, True)
-        after_this_request(keep_private)
+    """A token is being put into the answer of the present request."""
+    setattr(request, _ATTRIBUTE, True)
 
 
 def carries_token() -> bool:
-    """Return whether a token was rendered into the answer of the present request."""
+    """Return whether a token was put into the answer of the present request."""
     return getattr(request, _ATTRIBUTE, False)
+
+
+def last_word(response: Response) -> Response:
+    """Stands first among the app's after-request hooks, and so runs last: a rule of the app's for all its pages, set in
+    a hook, must not share a token either."""
+    return keep_private(response) if carries_token() else response
 
 
 def keep_private(response: Response) -> Response:
@@ -30,7 +34,7 @@ def keep_private(response: Response) -> Response:
     control = response.cache_control
     del control.public
     del control.s_maxage
-    control.private = True
     if not control.no_store:
+        control.private = True
         control.no_cache = True
     return response

@@ -9,6 +9,7 @@ from flask import Response, jsonify, request
 
 from ..core.errors import SceneInvalid, StoreUnavailable
 from ..core.keys import SCENE
+from .cache import note_token
 from .problems import Answers, as_http
 
 Issue = Callable[[str], tuple[str, float]]
@@ -27,10 +28,10 @@ def token_view(issue: Issue, answers: Answers, field: str, header: str) -> Calla
         scene = scenes[0] if scenes else ""
         if len(scenes) > 1 or (scene and not SCENE.fullmatch(scene)):
             raise as_http(SceneInvalid(), answers)
+        note_token()
         try:
             token, expires_in = issue(scene)
         except StoreUnavailable as error:
-            error.retry_after = 1
             raise as_http(error, answers) from error
         data: dict[str, Any] = {
             "token": token,
