@@ -18,8 +18,9 @@ exclude_patterns = ["_build", "_*.rst"]
 nitpicky = True
 nitpick_ignore_regex = [
     # No inventories of other projects are fetched, so what is theirs is named and not linked.
-    (r"py:.*", r"(collections|datetime|flask|logging|typing|werkzeug)\..*"),
-    (r"py:.*", r"Any|Callable|F|Flask|Iterable|Iterator|timedelta"),
+    (r"py:.*", r"(blinker|collections|datetime|flask|logging|markupsafe|typing|werkzeug)\..*"),
+    (r"py:.*", r"Any|Callable|Flask|Iterable|Iterator|Logger|NamedSignal|Self|t\.Any|timedelta"),
+    (r"py:.*", r"flask_idempotent\.decorator\.F"),  # a type variable
 ]
 
 autodoc_member_order = "bysource"
@@ -35,6 +36,7 @@ html_title = "flask-idempotency"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 html_show_sphinx = False
+html_domain_indices = False
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
 

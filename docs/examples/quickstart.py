@@ -6,14 +6,18 @@ app = Flask(__name__)
 Idempotency(app)
 orders = []
 
+PAGE = """
+<form method="post">
+  {{ idempotency_token() }}
+  <input name="item"> <button>Order</button>
+</form>
+<p>Orders: {{ orders }}</p>
+"""
+
 
 @app.get("/")
 def form():
-    return render_template_string(
-        "<p>Orders: {{ orders }}</p>"
-        "<form method=post>{{ idempotency_token() }}<input name=item><button>Order</button></form>",
-        orders=orders,
-    )
+    return render_template_string(PAGE, orders=orders)
 
 
 @app.post("/")

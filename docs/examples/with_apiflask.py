@@ -2,7 +2,7 @@
 
 import apiflask
 
-from flask_idempotent import Idempotency, idempotent
+from flask_idempotent import Idempotency, IdempotencyError, idempotent
 
 app = apiflask.APIFlask(__name__)
 Idempotency(app)
@@ -21,3 +21,10 @@ def create_order():
     made.append("order")
     return {"number": len(made)}
     # [end-view]
+
+
+# [start-cure]
+@app.errorhandler(IdempotencyError)
+def in_our_words(error):
+    return error
+    # [end-cure]
