@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request, Response, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request, Response, expect, sync_playwright
 
 from tests.apps import switched_off
 from tests.servers import binary
@@ -19,6 +19,8 @@ from tests.web import WebServer
 ARGS = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 ARGS += ["--disable-component-update", "--disable-sync"]
 ROOT_ARGS = ["--no-sandbox", "--disable-dev-shm-usage"]  # Chromium refuses its sandbox to root
+
+expect.set_options(timeout=15_000)  # ms; a slow order takes 2 s, the list beside it looks every second
 
 
 @pytest.fixture(scope="session")

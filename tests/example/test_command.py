@@ -35,7 +35,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.stop()
 
 
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 40) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, what
