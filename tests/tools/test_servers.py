@@ -9,6 +9,7 @@ import pytest
 import redis
 import requests
 
+from tests.live import HOST
 from tests.servers import RedisServer
 
 VERSIONS = {"valkey91": "9.1.", "valkey81": "8.1.", "redis62": "6.2.", "redis82": "8.2."}
@@ -103,7 +104,7 @@ def test_the_cluster_answers_on_every_slot(cluster):
 
 def test_the_proxy_drops_a_reply_after_the_command_arrived(valkey, fault_proxy):
     proxy = fault_proxy(valkey.port)
-    client = redis.Redis(port=proxy.port, retry=None)
+    client = redis.Redis(HOST, proxy.port, retry=None)
     client.ping()
     proxy.drop_reply(to=b"INCR")
     assert client.echo("not this one") == b"not this one"
@@ -115,7 +116,7 @@ def test_the_proxy_drops_a_reply_after_the_command_arrived(valkey, fault_proxy):
 
 def test_the_proxy_delays(valkey, fault_proxy):
     proxy = fault_proxy(valkey.port)
-    client = redis.Redis(port=proxy.port)
+    client = redis.Redis(HOST, proxy.port)
     client.ping()
     proxy.delay = 0.05
     began = time.monotonic()
@@ -126,20 +127,20 @@ def test_the_proxy_delays(valkey, fault_proxy):
 def test_the_proxy_swallows(valkey, fault_proxy):
     proxy = fault_proxy(valkey.port)
     proxy.black_hole = True
-    client = redis.Redis(port=proxy.port, retry=None, socket_timeout=0.2)
+    client = redis.Redis(HOST, proxy.port, retry=None, socket_timeout=0.2)
     with pytest.raises(redis.TimeoutError):
         client.ping()
 
 
 def test_the_proxy_cuts_and_refuses(valkey, fault_proxy):
     proxy = fault_proxy(valkey.port)
-    with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
+    with socket.create_connection((HOST, proxy.port)) as connection:
         connection.sendall(b"PING\r\n")
         assert connection.recv(64) == b"+PONG\r\n"
         proxy.reset()
         with pytest.raises(ConnectionResetError):
             connection.recv(64)
-    client = redis.Redis(port=proxy.port, retry=None)
+    client = redis.Redis(HOST, proxy.port, retry=None)
     client.ping()
     proxy.refuse()
     with pytest.raises(redis.ConnectionError):

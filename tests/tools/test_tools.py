@@ -9,7 +9,7 @@ import click
 import pytest
 
 from tests.live import ROOT
-from tools import campaign, cases, suite
+from tools import campaign, cases, services, suite
 from tools.services import SERVICES, Service, missing
 
 
@@ -23,6 +23,15 @@ def test_a_service_says_how_to_get_it_on_each_system(monkeypatch):
 def test_a_binary_can_be_named_in_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("REDIS82_BINARY", str(tmp_path))
     assert SERVICES["redis82"].find() == str(tmp_path)
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_a_browser_that_nothing_can_drive_is_missing(monkeypatch, loads):
+    monkeypatch.delenv("BROWSER_BINARY", raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(services, "_on_path", lambda *names: lambda: "/bin/sh")
+    monkeypatch.setattr(services, "_loads", lambda library: loads)
+    assert SERVICES["browser"].find() == ("/bin/sh" if loads else None)
 
 
 def test_wheels_are_known_from_the_package_itself():
