@@ -14,6 +14,7 @@ from flask_idempotent import Idempotency
 from flask_idempotent.config import DEFAULTS
 from flask_idempotent.stores.memory import MemoryStore
 from flask_idempotent.testing import FakeClock
+from tests.apps import off_switch
 
 FIELD = "idempotency_token"
 HEADER = "Idempotency-Token"
@@ -26,7 +27,7 @@ def make_app(store: Any = None, *, clock: FakeClock | None = None, **config: Any
 
     :param store: as for init_app; left out, a memory store of its own, by ``clock`` if given.
     """
-    app = Flask("tests.helpers")
+    app = off_switch(Flask("tests.helpers"))
     app.config.update(TESTING=True, SECRET_KEY="a secret of the tests", PROPAGATE_EXCEPTIONS=False)
     app.config.update({f"IDEMPOTENCY_{key}" if key in DEFAULTS else key: value for key, value in config.items()})
     if store is None and "STORE" not in config:
