@@ -37,6 +37,7 @@ html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 html_show_sphinx = False
 html_domain_indices = False
+html_use_index = False
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
 

@@ -10,6 +10,7 @@ Idempotency(app)
 done = []
 
 
+# [start-named]
 @app.post("/order")
 @idempotent  # replay: the first answer again
 def order():
@@ -29,6 +30,7 @@ def vote():
 def ping():
     done.append(request.path)
     return "Noted."
+    # [end-named]
 
 
 # [start-callable]

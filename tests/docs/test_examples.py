@@ -62,6 +62,17 @@ def test_quickstart_orders_once(load: Load) -> None:
     assert "tea" in client.get("/").text
 
 
+@pytest.mark.case("FORM-07")
+def test_readme_runs_once(load: Load) -> None:
+    client = load("readme").app.test_client()
+    form = {FIELD: token_of(client, "/")}
+    answers = [client.post("/", data=form) for _ in range(2)]
+    assert [(answer.text, REPLAYED in answer.headers) for answer in answers] == [
+        ("Ordered, once.", False),
+        ("Ordered, once.", True),
+    ]
+
+
 @pytest.mark.case("S6")
 def test_policies(load: Load) -> None:
     example = load("policies")
