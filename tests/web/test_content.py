@@ -83,10 +83,13 @@ def test_a_hook_that_touched_the_form_of_a_json_request_has_read_nothing(app: Fl
 
 @pytest.mark.parametrize("environ", [{}, {"wsgi.input_terminated": True}])
 def test_a_body_that_was_read_away_is_not_known(app: Flask, environ: dict[str, Any]) -> None:
-    for read in (lambda: request.get_data(cache=False), lambda: request.stream.read(3)):
+    reads: list[Callable[[], Any]] = [
+        lambda: request.get_data(cache=False),
+        lambda: (request.stream.read(), request.get_data()),
+        *([] if environ else [lambda: request.stream.read(3)]),  # a bare stream does not tell that it was begun
+    ]
+    for read in reads:
         with app.test_request_context("/", method="POST", data=b"{}  ", content_type=JSON, environ_overrides=environ):
-            if environ and read().__len__() == 3:
-                continue  # a bare stream does not tell that it was begun
             read()
             content = Content(request, 1000)
             assert not content.readable

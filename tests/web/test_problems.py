@@ -218,6 +218,7 @@ FORM = 'href="/form"'
         ("http://localhost:81/form", None),
         ("http://user@localhost/form", None),
         ("http://localhost//elsewhere/form", None),
+        ("http://localhost//form", None),  # Flask would redirect it; a browser goes to a host named form
         ("http://localhost/\\elsewhere", None),
         ('http://localhost/form?"><script>', None),
         ("javascript:alert(1)", None),

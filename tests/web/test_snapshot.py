@@ -75,12 +75,16 @@ def test_the_order_of_lines_of_one_name_is_kept() -> None:
 
 @pytest.mark.parametrize("status", [204, 205, 304])
 def test_answers_without_a_body(status: int) -> None:
-    again = replayed(Response(b"unseen", status, {"ETag": '"1"'}))
-    environ = {"REQUEST_METHOD": "POST"}
-    body, headers = b"".join(again.get_app_iter(environ)), again.get_wsgi_headers(environ)
-    assert body == b""
-    assert headers.get("Content-Length") in ({205: "0"}.get(status), None)
-    assert headers["ETag"] == '"1"'
+    pairs = (("ETag", '"1"'),)
+    kept = capture(Response(b"unseen", status, pairs), LIMIT)
+    assert kept is not None
+    assert kept.body == b""
+    for snapshot in (kept, Snapshot(status, pairs, b"unseen")):
+        again, environ = to_response(snapshot, Response), {"REQUEST_METHOD": "POST"}
+        headers = again.get_wsgi_headers(environ)
+        assert b"".join(again.get_app_iter(environ)) == b""
+        assert headers.get("Content-Length") == {205: "0"}.get(status)
+        assert headers["ETag"] == '"1"'
 
 
 @pytest.mark.parametrize(
@@ -134,6 +138,7 @@ def test_streams_files_and_large_answers_are_not_kept_and_not_consumed() -> None
     assert len(large.data) == LIMIT + 1
     assert capture(Response(b"x" * LIMIT), LIMIT) is not None
 
+    assert capture(Response(["passed through"], direct_passthrough=True), LIMIT) is None
     with Flask(__name__).test_request_context():
         for source in (__file__, io.BytesIO(b"file")):
             file = send_file(source, mimetype="text/plain")
