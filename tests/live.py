@@ -33,7 +33,7 @@ def free_port(*, bus: bool = False) -> int:
     :param bus: the port 10000 above must be free too, for the bus of a cluster node.
     """
     while True:
-        port = random.randint(20_000, 30_000)
+        port = random.randint(20_000, 22_700 if bus else 30_000)  # and below 32768, where outgoing connections begin
         if all(_is_free(p) for p in (port, *([port + 10_000] if bus else []))):
             return port
 
