@@ -145,6 +145,15 @@ class AppState:
             max_body=settings.max_body,
         )
 
+    def rules_of_hidden(self, mark: Mark, endpoint: str) -> Rules:
+        """Complete a mark that the look could not see.
+
+        :raises RuntimeError: it would have found a mistake.
+        """
+        if (mistake := self._mistake(mark)) is not None:
+            raise RuntimeError(f"flask-idempotency: {mistake}")
+        return self.rules_for(mark, endpoint)
+
     def answers(self, message: str | None) -> Answers:
         """Return how refusals look."""
         settings = self.settings

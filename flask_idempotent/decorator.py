@@ -67,9 +67,8 @@ def idempotent(view: Any = None, /, **options: Any) -> Any:
     :raises ValueError: an option makes no sense; the message names it.
     :raises TypeError: there is no such option.
     """
-    if view is None:
-        return lambda function: _decorate(function, _options(options))
-    return _decorate(view, _options(options))
+    checked = _options(options)
+    return _decorate(view, checked) if view is not None else lambda function: _decorate(function, checked)
 
 
 def _decorate(view: Any, options: dict[str, Any]) -> Any:
@@ -123,7 +122,7 @@ def _attempt(mark: Mark) -> Attempt | None:
     if state.knows(mark):
         return None
     # A decorator that hides its function hid the mark from the hook: claim here.
-    return Attempt(state.rules_for(mark, request.endpoint or ""))
+    return Attempt(state.rules_of_hidden(mark, request.endpoint or ""))
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:

@@ -91,6 +91,7 @@ class Attempt:
     def returned(self, value: Any) -> None:
         """The view returned."""
         self._judge(outcome_of(value))
+        self._leave()
 
     def raised(self, error: BaseException) -> None:
         """The view raised: an HTTPException is an answer like another, everything else a failure."""
@@ -99,6 +100,7 @@ class Attempt:
             self._judge(_outcome_of_error(error))
         else:
             self._fail()
+        self._leave()
 
     def finish(self, response: Response) -> Response:
         """The answer is made: keep it, or give back a claim whose view was never entered."""
@@ -192,6 +194,12 @@ class Attempt:
             self.hold.restore()
         else:
             self.hold.fail()
+
+    def _leave(self) -> None:
+        """A view that failed may be called again, by a decorator that tries twice: that takes a claim of its own."""
+        if self.hold is not None and self.hold.settled:
+            self.hold = self._raised = None
+            self.entered = False
 
     def _kept(self, response: Response, outcome: Outcome) -> bytes | None:
         """Return what is kept of the answer; None if the view succeeded but no good answer came out above it."""

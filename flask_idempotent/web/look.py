@@ -84,15 +84,17 @@ def _functions(app: Flask) -> Iterator[View]:
     """Yield every function that answers requests: the views, and the methods of class views."""
     for view in app.view_functions.values():
         yield view
-        for layer in layers(view):
-            cls = getattr(layer, "view_class", None)
-            for name in (*_methods_of(cls), "dispatch_request"):
-                if callable(function := getattr(cls, name, None)):
-                    yield function
+        for name, cls in _class_methods(view):
+            yield getattr(cls, name)
 
 
-def _methods_of(cls: Any) -> list[str]:
-    return [method.lower() for method in getattr(cls, "methods", None) or ()]
+def _class_methods(view: View) -> Iterator[tuple[str, type]]:
+    """Yield name and class of every method of a class view that answers requests."""
+    for layer in layers(view):
+        cls: Any = getattr(layer, "view_class", None)
+        for name in ("dispatch_request", *(method.lower() for method in getattr(cls, "methods", None) or ())):
+            if callable(getattr(cls, name, None)):
+                yield name, cls
 
 
 def _decorated_in_vain(app: Flask, seen: Seen) -> None:
@@ -122,11 +124,9 @@ def _lost_overrides(app: Flask, seen: Seen) -> None:
     for view in app.view_functions.values():
         if mark_of(view) is not None:
             continue  # the class's decorators guard every method
-        cls: Any = next((c for layer in layers(view) if (c := getattr(layer, "view_class", None)) is not None), None)
-        for name in _methods_of(cls):
-            override = vars(cls).get(name)
-            inherited = next((vars(base)[name] for base in cls.__mro__[1:] if name in vars(base)), None)
-            if override is not None and inherited is not None and mark_of(inherited) and not mark_of(override):
+        for name, cls in _class_methods(view):
+            override, *overridden = (vars(base)[name] for base in cls.__mro__ if name in vars(base))
+            if mark_of(override) is None and any(mark_of(method) is not None for method in overridden):
                 seen.warnings.append(
                     f"{where(override)} overrides a method that is marked @idempotent and is not marked itself."
                 )

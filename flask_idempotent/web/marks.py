@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 View = Callable[..., Any]
@@ -36,6 +36,8 @@ class Mark:
     description: str = ""
 
 
+_INNER: Final = ("__func__", "__wrapped__", "func")
+"""Where a bound method, a decorator and a partial keep the function within."""
 _by_wrapper: WeakKeyDictionary[View, Mark] = WeakKeyDictionary()
 _by_view: WeakKeyDictionary[View, list[Mark]] = WeakKeyDictionary()
 
@@ -69,8 +71,8 @@ def layers(view: View) -> Iterator[View]:
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         yield current
-        inner = getattr(current, "__wrapped__", None) or getattr(current, "func", None)
-        current = inner if callable(inner) else None
+        inner = next((i for name in _INNER if callable(i := getattr(current, name, None))), None)
+        current = inner
 
 
 def where(view: View) -> str:
