@@ -6,22 +6,26 @@ app = Flask(__name__)
 Idempotency(app)
 orders = []
 
-PAGE = """
-<form method="post">
+FORM = """
+<form method="post" action="/orders">
   {{ idempotency_token() }}
   <input name="item"> <button>Order</button>
 </form>
-<p>Orders: {{ orders }}</p>
 """
 
 
 @app.get("/")
 def form():
-    return render_template_string(PAGE, orders=orders)
+    return render_template_string(FORM)
 
 
-@app.post("/")
+@app.get("/orders")
+def list_orders():
+    return orders
+
+
+@app.post("/orders")
 @idempotent
 def create_order():
     orders.append(request.form["item"])
-    return redirect("/")
+    return redirect("/orders")

@@ -96,10 +96,8 @@ def test_readme_names_commands_that_there_are() -> None:
 
 
 def test_every_example_is_shown() -> None:
-    pages = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("*.rst"))
-    assert [path.name for path in (DOCS / "examples").glob("*.py") if f"examples/{path.name}" not in pages] == [
-        "readme.py"
-    ]
+    pages = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("*.rst")) + "examples/readme.py"
+    assert [path.name for path in (DOCS / "examples").glob("*.py") if f"examples/{path.name}" not in pages] == []
 
 
 def test_no_default_is_repeated_outside_the_table() -> None:
