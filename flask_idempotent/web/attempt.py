@@ -106,9 +106,6 @@ class Attempt:
         """The answer is made: keep it, or give back a claim whose view was never entered."""
         if self.refusal is not None and not self._unguarded and not drain(request):
             response.headers["Connection"] = "close"
-        lost = getattr(self.refusal, "lost", None)
-        if lost is not None and self.outcome is None:
-            response.call_on_close(lost.release)
         hold = self.hold
         if hold is not None and not hold.settled:
             if carries_token():
@@ -120,7 +117,11 @@ class Attempt:
         return response
 
     def abandon(self) -> None:
-        """The net under :meth:`finish`, which is skipped when an error is propagated."""
+        """The net under :meth:`finish`, which is skipped when an error is propagated; a claim without a reply ends here."""
+        lost = getattr(self.refusal, "lost", None)
+        if lost is not None and self.outcome is None:
+            # Costs no time: after a slow failure the breaker is open, and it is released when the store answers again.
+            lost.release()
         hold = self.hold
         if hold is None or hold.settled:
             return
