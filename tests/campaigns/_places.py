@@ -199,6 +199,7 @@ def lay(root: Path) -> None:
     root.mkdir()
     root.chmod(0o755)
     subprocess.run(["tar", "-xf", str(_pristine()), "-C", str(root)], check=True)
+    (root / "etc/apt/sources.list").unlink(missing_ok=True)
     shutil.copytree("/etc/apt", root / "etc/apt", dirs_exist_ok=True)
     shutil.copytree("/usr/local/share/ca-certificates", root / "usr/local/share/ca-certificates", dirs_exist_ok=True)
     (root / "etc/ssl/certs").mkdir(parents=True, exist_ok=True)
@@ -218,6 +219,14 @@ def in_root(root: Path, user: str = "root") -> Place:
     env = {"HOME": home, "USER": user, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "TERM": "dumb"}
     way = ("unshare", "--mount", "sh", "-euc", ENTER, "sh", str(root), f"--userspec={user}", str(root))
     return Place(way, f"{home}/{CLONE}", {**env, **settings(root)})
+
+
+def prepare(root: Path, commands: str) -> None:
+    """What somebody with root did before: its output is shown only when it fails."""
+    place = in_root(root)
+    process = Place(place.way, "/", place.env).start(["sh", "-ec", commands], {"DEBIAN_FRONTEND": "noninteractive"})
+    text = process.communicate()[0]
+    assert process.returncode == 0, f"{commands} ended with {process.returncode}: {text[-2000:]}"
 
 
 def in_home(home: Path) -> Place:

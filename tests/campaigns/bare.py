@@ -145,11 +145,11 @@ def without_root(transcript: Transcript, folder: Path) -> None:
     apt.rename(hidden)
     refused(transcript, places.in_root(root), "./dev demo", "install Python 3.11 or newer with its venv module")
     hidden.rename(apt)
-    _visitor(transcript, root)
+    _visitor(root)
     visitor = places.in_root(root, "visitor")
     refused(transcript, visitor, "./dev test", "sudo apt-get install python3 python3-venv")
-    _as_root(transcript, root, "apt-get -qq update")
-    _as_root(transcript, root, "apt-get -qq install -y --no-install-recommends python3 python3-venv")
+    places.prepare(root, "apt-get -qq update && apt-get -qq install -y --no-install-recommends python3 python3-venv")
+    transcript.say("  (root has installed python3 and python3-venv)")
     said = refused(transcript, visitor, "./dev test", "./dev test --without browser")
     transcript.check("the browser alone is missing", re.findall(r"\((\w+)\) is missing", said) == ["browser"])
     transcript.check("with the line that installs it", APT_LINE in said)
@@ -168,20 +168,11 @@ def refused(transcript: Transcript, place: Place, command: str, line: str) -> st
     return ended.text
 
 
-def _visitor(transcript: Transcript, root: Path) -> None:
+def _visitor(root: Path) -> None:
     """A user with the clone in a home of 0700."""
-    _as_root(transcript, root, "useradd --create-home visitor")
+    places.prepare(root, "useradd --create-home visitor")
     (root / "root" / places.CLONE).rename(root / "home/visitor" / places.CLONE)
-    _as_root(transcript, root, "chown -R visitor: /home/visitor")
-    _as_root(transcript, root, "chmod 700 /home/visitor")
-
-
-def _as_root(transcript: Transcript, root: Path, command: str) -> None:
-    """To prepare; not what is shown."""
-    place = places.in_root(root)
-    env = {**place.env, "DEBIAN_FRONTEND": "noninteractive"}
-    ended = places.run(transcript, Place(place.way, "/", env), command)
-    assert ended.code == 0, f"{command} ended with {ended.code}"
+    places.prepare(root, "chown -R visitor: /home/visitor && chmod 700 /home/visitor")
 
 
 def plain_pytest(transcript: Transcript, folder: Path) -> None:
