@@ -16,7 +16,7 @@ from .core.ids import new_token
 from .core.keys import parse_token, token_digest
 from .core.store import Store
 from .web.attempt import Attempt
-from .web.identity import Bindings
+from .web.identity import Bindings, verified_principal
 from .web.look import Seen, look
 from .web.marks import Mark
 from .web.problems import Answers, promote_handlers
@@ -52,7 +52,7 @@ class AppState:
             app=app,
             settings=settings,
             stores=found,
-            bindings=Bindings(settings.ipv4_prefix, settings.ipv6_prefix, settings.principal),
+            bindings=Bindings(settings.ipv4_prefix, settings.ipv6_prefix),
             implicit_memory=chosen is None,
             explicit_memory=isinstance(chosen, str) and chosen.startswith("memory:"),
             guards_by_name={name: _guard(app, store, settings.prefix) for name, store in found.items()},
@@ -121,7 +121,7 @@ class AppState:
         policy = mark.on_duplicate or settings.on_duplicate
         return Rules(
             guard=self.guards_by_name[mark.store],
-            bindings=self._bindings_for(mark),
+            bindings=self.bindings,
             answers=self.answers(mark.message),
             scene=mark.scene or endpoint,
             description=mark.description,
@@ -186,8 +186,10 @@ class AppState:
         """
         mark = self.scenes.get(scene) if scene else None
         token = new_token()
-        bindings = self._bindings_for(mark)
-        binding = bindings.of((mark.binding if mark is not None else None) or self.settings.binding)
+        principal = (mark.principal if mark is not None else None) or self.settings.principal
+        binding = self.bindings.of(
+            (mark.binding if mark is not None else None) or self.settings.binding, lambda: verified_principal(principal)
+        )
         guard = self.guard(mark.store if mark is not None else None)
         guard.issue(token_digest(parse_token(token) or ""), binding=binding, scene=scene, ttl=ttl)
         return token
@@ -197,11 +199,6 @@ class AppState:
         if not self.enabled or request.method == "HEAD":
             return new_token(), self.settings.token_ttl
         return self.issue(scene, self.settings.token_ttl), self.settings.token_ttl
-
-    def _bindings_for(self, mark: Mark | None) -> Bindings:
-        if mark is None or mark.principal is None:
-            return self.bindings
-        return self.bindings.under(mark.principal)
 
     def _one_process_only(self, name: str | None) -> None:
         """Memory is right for one process. The server's word on that is a hint only, so it is all that is asked."""

@@ -67,8 +67,13 @@ class Attempt:
 
     @cached_property
     def viewer(self) -> str:
-        """Whom the answer may be shown to; asked for once, in the wrapper, when the app knows who is there."""
-        return identity.viewer(self.rules.principal)
+        """Whom the answer may be shown to."""
+        return identity.viewer(self.principal)
+
+    @cached_property
+    def principal(self) -> str | None:
+        """The verified principal; asked for once, in the wrapper, when the app knows who is there."""
+        return identity.verified_principal(self.rules.principal)
 
     def claim(self) -> None:
         """Claim; a refusal waits until the view would have run."""
@@ -142,7 +147,7 @@ class Attempt:
             life=rules.token_ttl,
             ttl=rules.result_ttl,
             scene=rules.scene,
-            binding=rules.bindings.of(rules.binding),
+            binding=rules.bindings.of(rules.binding, lambda: self.principal),
             fingerprint=self._fingerprint(),
             description=rules.description,
             restore=rules.restore_on_error,

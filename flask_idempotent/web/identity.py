@@ -6,7 +6,7 @@ import ipaddress
 import logging
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from flask import current_app, request, session
 
@@ -63,23 +63,15 @@ def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 class Bindings:
     """Computes who may use a token, by the name or callable that an app or a scene has set."""
 
-    def __init__(
-        self,
-        ipv4_prefix: int,
-        ipv6_prefix: int,
-        principal: Callable[[], Any] | None,
-        watch: _ProxyWatch | None = None,
-    ) -> None:
+    def __init__(self, ipv4_prefix: int, ipv6_prefix: int) -> None:
         self._prefixes = (ipv4_prefix, ipv6_prefix)
-        self._principal = principal
-        self._watch = watch or _ProxyWatch()
+        self._watch = _ProxyWatch()
 
-    def under(self, principal: Callable[[], Any]) -> Self:
-        """Return the same with another principal."""
-        return type(self)(*self._prefixes, principal, self._watch)
+    def of(self, binding: str | Callable[[], Any], principal: Callable[[], str | None]) -> str:
+        """Return the binding of the present request: a digest, empty for ``none``.
 
-    def of(self, binding: str | Callable[[], Any]) -> str:
-        """Return the binding of the present request: a digest, empty for ``none``."""
+        :param principal: returns the verified principal; called only for ``user``.
+        """
         if binding == "none":
             return ""
         if binding == "ip":
@@ -88,7 +80,7 @@ class Bindings:
         if binding == "session":
             return digest("session", self._session_id())
         if binding == "user":
-            return digest("user", verified_principal(self._principal) or "")
+            return digest("user", principal() or "")
         return digest("callable", str(_called(binding)))
 
     @staticmethod
@@ -106,10 +98,9 @@ def verified_principal(principal: Callable[[], Any] | None) -> str | None:
     return _flask_login_user()
 
 
-def viewer(principal: Callable[[], Any] | None) -> str:
-    """Return whom an answer that is recorded now may be shown to: a digest of the verified principal, else of the
+def viewer(verified: str | None) -> str:
+    """Return whom an answer that is recorded now may be shown to: the verified principal, else a digest of the
     credentials; empty if there are neither."""
-    verified = verified_principal(principal)
     if verified is not None:
         return verified
     credentials = request.headers.get("Authorization")
