@@ -56,7 +56,8 @@ def _pytest(arguments: Sequence[str], *, may_be_empty: bool) -> Counter[str]:
         code = checks.pytest(arguments, env)
         found = json.loads(counts.read_text(encoding="utf-8")) if counts.exists() else {}
     failed = sum(found.get(kind, 0) for kind in ("failed", "error", "skipped"))  # a skip is a test that vanished
-    if code and not failed and not (code == NOTHING_COLLECTED and may_be_empty):
+    empty = code == NOTHING_COLLECTED and (may_be_empty or found.get("left_out"))  # all of it was left out
+    if code and not failed and not empty:
         failed = 1
     return Counter({"passed": found.get("passed", 0), "failed": failed, **found.get("left_out", {})})
 

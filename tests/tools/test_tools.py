@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -75,6 +77,17 @@ def test_the_browser_has_a_process_of_its_own():
 
 def test_pytest_arguments_reach_both_parts():
     assert all(targets[-2:] == ["-k", "form"] for _, targets in suite._parts(["-k", "form"]))
+
+
+@pytest.mark.parametrize(("left_out", "failed"), [({"browser": 2}, 0), ({}, 1)])
+def test_only_a_part_that_was_left_out_whole_may_be_empty(monkeypatch, left_out, failed):
+    def nothing_collected(arguments, env):
+        Path(env["IDEMPOTENCY_DEV_COUNTS"]).write_text(json.dumps({"passed": 0, "left_out": left_out}))
+        return suite.NOTHING_COLLECTED
+
+    monkeypatch.setattr(suite.checks, "pytest", nothing_collected)
+    counts = suite._pytest(["tests/browser"], may_be_empty=False)
+    assert (counts["failed"], counts["browser"]) == (failed, left_out.get("browser", 0))
 
 
 def test_a_failed_setup_is_a_failed_test():
