@@ -122,7 +122,8 @@ class Attempt:
         return response
 
     def abandon(self) -> None:
-        """The net under :meth:`finish`, which is skipped when an error is propagated; a claim without a reply ends here."""
+        """The net under :meth:`finish`, which is skipped when an error is propagated; a claim without a reply ends
+        here."""
         lost = getattr(self.refusal, "lost", None)
         if lost is not None and self.outcome is None:
             # Costs no time: after a slow failure the breaker is open, and it is released when the store answers again.
