@@ -37,7 +37,7 @@ class _Redis(AdminStoreContract):
 class TestRedis(_Redis):
     @pytest.fixture
     def store(self, redis_server: RedisServer) -> Any:
-        return from_url(redis_server.url)
+        return from_url(f"{redis_server.url}?socket_timeout=10")
 
 
 class TestFakeRedis(_Redis):

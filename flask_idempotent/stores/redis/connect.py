@@ -28,7 +28,9 @@ def client_from_url(url: str) -> redis.Redis:
         "retry": Retry(NoBackoff(), 1, supported_errors=(BrokenConnection,)),
     }
     pool = redis.BlockingConnectionPool.from_url(_as_redis(url), **options)
-    return redis.Redis(connection_pool=pool)
+    client = redis.Redis(connection_pool=pool)
+    client.auto_close_connection_pool = True  # as in redis.Redis.from_url: a client that is dropped closes its pool
+    return client
 
 
 def _as_redis(url: str) -> str:
