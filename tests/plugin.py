@@ -103,8 +103,21 @@ def _report_cases(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if _case_ids(item)]
     for item in items:
         _append(report, {"node": item.nodeid, "ids": _case_ids(item)})
-        if switched_off():
+    if switched_off():
+        items[:] = _each_test_first(items)
+        for item in items:
             item.add_marker(pytest.mark.timeout(SECONDS_WHEN_OFF), append=False)
+
+
+def _each_test_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Every test once, then every test with its second parameters, and so on: the run is bounded in time."""
+    seen: Counter[str] = Counter()
+    rounds: dict[pytest.Item, int] = {}
+    for item in items:
+        name = item.nodeid.split("[")[0]
+        rounds[item] = seen[name]
+        seen[name] += 1
+    return sorted(items, key=rounds.__getitem__)
 
 
 def _append(report: str, line: dict[str, object]) -> None:

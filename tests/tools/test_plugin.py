@@ -115,3 +115,21 @@ def test_marked_tests_are_reported_to_dev_cases(suite, tmp_path, workers):
     assert {"node": node, "ids": ["S5", "FORM-08"]} in lines
     assert [line["outcome"] for line in lines if "outcome" in line] == ["passed"] * 3
     assert {line["node"] for line in lines} == {node}
+
+
+def test_switched_off_each_test_comes_first_with_its_first_parameters(suite, tmp_path):
+    text = """
+import pytest
+
+@pytest.mark.case("S5")
+@pytest.mark.parametrize("n", range(3))
+def test_many(n): ...
+
+@pytest.mark.case("S6")
+def test_one(): ...
+"""
+    report = tmp_path / "cases"
+    suite(text, IDEMPOTENCY_DEV_CASES=str(report), IDEMPOTENCY_TESTS_OFF="1").assert_outcomes(passed=4)
+    lines = [json.loads(line) for line in report.read_text().splitlines()]
+    ran = [line["node"].split("::")[1] for line in lines if "outcome" in line][::3]
+    assert ran == ["test_many[0]", "test_one", "test_many[1]", "test_many[2]"]
