@@ -169,6 +169,10 @@ class TestObjects:
         with pytest.raises(TypeError, match="asynchronous"):
             from_object(client)
 
+    def test_a_client_of_valkey_py_is_refused(self) -> None:
+        with pytest.raises(TypeError, match=r"redis\.Redis of redis-py talks to Valkey"):
+            from_object(fakeredis.FakeValkey())
+
     @pytest.mark.parametrize("thing", [None, 3, "redis://h", object(), dict, MemoryStore, redis.Redis])
     def test_anything_else_is_told_what_can_be_passed(self, thing: object) -> None:
         with pytest.raises(TypeError, match=r"Pass a URL .*client of redis-py"):

@@ -143,7 +143,9 @@ class RedisStore:
             for key in self._client.scan_iter(match=pattern, count=1000, NEVER_DECODE=True):
                 yield key.decode("utf-8", "surrogatepass")
         except (driver.RedisError, driver.RedisClusterException) as error:
-            raise _translated(error) from error
+            if (ours := _translated(error)) is None:
+                raise
+            raise ours from error
 
     def delete(self, key: str) -> bool:
         """Remove a record, a damaged one too; return whether there was one."""
@@ -165,10 +167,10 @@ class RedisStore:
         """Send one command. Its reply is bytes, whatever the client was told about decoding."""
         try:
             return self._client.execute_command(*command, NEVER_DECODE=True)
-        except driver.NoScriptError:
-            raise
         except (driver.RedisError, driver.RedisClusterException) as error:
-            raise _translated(error) from error
+            if (ours := _translated(error)) is None:
+                raise
+            raise ours from error
 
 
 def _holder(word: bytes, now: int, packed: bytes) -> Holder:
@@ -184,8 +186,8 @@ def _duration(seconds: float) -> int:
     return microseconds(min(seconds, _LONGEST))
 
 
-def _translated(error: Exception) -> Exception:
-    """Return what to raise for a driver's error: an outage is ours, a mistake of this module stays what it is."""
+def _translated(error: Exception) -> Exception | None:
+    """Return what to raise instead of a driver's error; None for a mistake of this module, which must not be hidden."""
     if isinstance(error, _OUTAGES) or _OUTAGE.search(str(error)):
         return StoreUnavailable()
     if "unknown command" in str(error).lower():
@@ -193,4 +195,4 @@ def _translated(error: Exception) -> Exception:
             "the store's scripts need EVALSHA and EVAL, and this server has neither; for fakeredis: "
             'pip install "fakeredis[lua]"'
         )
-    return error
+    return None
