@@ -23,6 +23,7 @@ CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 CLONE = "flask-idempotency"  # the folder's name, in every place
 SETTINGS = re.compile(r"(PIP_|UV_)\w+|(https?|no|all)_proxy|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|PYENV_ROOT", re.IGNORECASE)
 URL = re.compile(r"\b(?:https?|ftp)://(?!127\.0\.0\.1\b|localhost\b)[^\s'\"<>)\]]*")
+DOTS = re.compile(r"\.+ *\[ *\d+%\]$")  # pytest's progress, nothing failed in it
 
 # Runs in a mount namespace of its own: what it mounts is seen by this command only, and gone when that ends.
 ENTER = """
@@ -109,7 +110,8 @@ class Running:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._text += line
-            self._transcript.say("    " + line.rstrip())
+            if not DOTS.match(line):
+                self._transcript.say("    " + line.rstrip())
             yield line
 
     def signal(self, number: int) -> None:
