@@ -380,24 +380,28 @@ def test_under_load_service_is_normal_again_after_an_outage(own_valkey: RedisSer
             if back_at and answer.status_code == 201:
                 over.set()
 
-    threads = [threading.Thread(target=visitor) for _ in range(8)]
+    threads = [threading.Thread(target=visitor, daemon=True) for _ in range(8)]
     for thread in threads:
         thread.start()
-    eventually(lambda: len(seen), lambda n: n > 30)
-    if data == "lost":
-        own_valkey.stop()
-    else:
-        own_valkey.freeze()
-    eventually(lambda: seen[-1][0], lambda status: status == 503)
-    if data == "lost":
-        own_valkey.start()
-    else:
-        own_valkey.resume()
-    back_at.append(time.monotonic())
+    try:
+        eventually(lambda: len(seen), lambda n: n > 30)
+        if data == "lost":
+            own_valkey.stop()
+        else:
+            own_valkey.freeze()
+        eventually(lambda: seen[-1][0], lambda status: status == 503)
+        if data == "lost":
+            own_valkey.start()
+        else:
+            own_valkey.resume()
+        back_at.append(time.monotonic())
+        served_again = over.wait(PATIENCE)
+    finally:
+        over.set()  # or a failure would leave the visitors at it for ever
     for thread in threads:
         thread.join(PATIENCE)
 
-    assert over.is_set()
+    assert served_again
     documented = {(201, ""), (503, "store_unavailable"), (409, "token_unknown"), (409, "in_progress")}
     assert set(seen) <= documented
     for token in early:
