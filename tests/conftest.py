@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.apps import switched_off
@@ -19,6 +20,10 @@ from tests.servers import RedisCluster, RedisServer, binary
 from tests.web import WebServer, flask_argv, gunicorn_argv, waitress_argv
 
 pytest_plugins = ["tests.plugin", "pytester"]
+
+# A busy machine takes its time; pytest-timeout bounds each test.
+hypothesis.settings.register_profile("suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("suite")
 
 REDIS_SERVERS = ("valkey91", "valkey81", "redis62", "redis82")
 
