@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,11 +110,17 @@ def _size(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def play(folder: Path, seconds: float, seed: int, sabotage: str = "") -> tuple[History, Findings]:
-    """Run the clients with faults for so long, and without until they are done; judge what happened."""
+def play(
+    folder: Path, seconds: float, seed: int, *, sabotage: str = "", lanes: Collection[str] = Injector.LANES
+) -> tuple[History, Findings]:
+    """Run the clients with faults for so long, and without until they are done; judge what happened.
+
+    :param sabotage: how the product is broken on purpose, see :mod:`tests.apps.ledger_app`.
+    :param lanes: which of the injector's have faults.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with World.running(folder, seed, sabotage) as world:
-        injector = Injector(world.pair, world.servers, random.Random(seed), folder, PROMISE.lease)
+        injector = Injector(world.pair, world.servers, random.Random(seed), folder, PROMISE.lease, lanes)
         injector.run(seconds, Progress(folder))
         world.end_clients()
         for server in world.servers:

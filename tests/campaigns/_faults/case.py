@@ -74,11 +74,16 @@ class Case:
         self.runs = {run.attempt: run for run in story.runs}
         self._events: dict[str, list[Event]] = {}
         for event in story.events:
-            self._events.setdefault(event.attempt, []).append(event)
+            self._events.setdefault(event.attempt or self._by_heartbeat(event), []).append(event)
 
     def event(self, attempt: str, *names: str) -> Event | None:
         """The first of these that the product told about an attempt."""
         return next((event for event in self._events.get(attempt, ()) if event.name in names), None)
+
+    def _by_heartbeat(self, event: Event) -> str:
+        """The attempt of an event that the heartbeat's thread told: the run in its process at that time."""
+        at_work = [run for run in self.story.runs if run.pid == event.pid and run.begin <= event.at]
+        return max(at_work, key=lambda run: run.begin).attempt if at_work else ""
 
     def claimed(self, run: Run) -> Event | None:
         return self.event(run.attempt, "claimed", "taken_over")

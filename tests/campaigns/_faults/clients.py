@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ from tests.live import HOST
 
 STOP = "STOP"
 PATIENCE = 5.0  # seconds that a client waits for a byte
-STORY = 40.0  # seconds after which a client gives up, until the end
 REMEMBERED = 40  # tokens that each thread asks for again at the very end
 VIEWS = ("replay", "replay", "reject", "strict", "consume")
 FORMS = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
@@ -58,8 +58,8 @@ def plan_of(chance: random.Random, tried: int) -> dict[str, Any]:
         (60, 12, 7, 4, 7, 5, 5) if tried < 5 else (1, 0, 0, 0, 0, 0, 0),
     )[0]
     before, after = (
-        chance.choices((0.0, chance.uniform(0.01, 0.2), chance.uniform(0.6, 1.5), chance.uniform(2, 3.5)), weights)[0]
-        for weights in ((60, 25, 10, 5), (65, 20, 10, 5))
+        chance.choices((0.0, chance.uniform(0.01, 0.2), chance.uniform(0.5, 1.2), chance.uniform(1.8, 2.8)), weights)[0]
+        for weights in ((70, 20, 6, 4), (70, 20, 6, 4))
     )
     return {"ends": outcome, "before": before, "after": after, "keep": chance.random() < 0.12}
 
@@ -129,21 +129,23 @@ class Client:
 
     def _tell(self, form: Form) -> bool:
         """Send it until the answer is final; return whether it came to that."""
-        end = time.monotonic() + STORY
         tried = 0
-        while time.monotonic() < end and not self._stopped():
-            at_once = self._chance.choices((1, 2, 3), (70, 22, 8))[0]
-            plans = [plan_of(self._chance, tried) for _ in range(at_once)]
-            tried += 1
-            answers = list(self._several.map(lambda plan: self._send(form, plan, self._patience()), plans))
+        while not self._stopped():
+            clicks = self._chance.choices((1, 2, 3), (65, 25, 10))[0]
+            answers = list(self._several.map(partial(self._click, form, tried), range(clicks)))
             if any(answer.final for answer in answers):
                 return True
+            tried += 1
             time.sleep(self._chance.choice((0.0, self._chance.uniform(0.05, 0.8))))
         return False
 
-    def _patience(self) -> float:
-        """Some hang up early."""
-        return self._chance.uniform(0.01, 0.6) if self._chance.random() < 0.12 else PATIENCE
+    def _click(self, form: Form, tried: int, number: int) -> Attempt:
+        """The first at once, others with it or while a slow view may be at work. Some clients hang up early."""
+        chance = self._chance
+        if number:
+            time.sleep(chance.choice((0.0, chance.uniform(0, 0.3), chance.uniform(0.5, 3.0))))
+        patience = chance.uniform(0.01, 0.6) if chance.random() < 0.12 else PATIENCE
+        return self._send(form, plan_of(chance, tried), patience)
 
     def _repeat_late(self, form: Form) -> None:
         if self._chance.random() < 0.4:

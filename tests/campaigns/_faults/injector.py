@@ -10,7 +10,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.campaigns._faults.history import FAULTS, Fault
 from tests.campaigns._faults.pair import Pair
 from tests.web import WebServer
 
-GAP = (0.2, 1.8)  # seconds between two faults of a lane
+GAP = (0.5, 3.0)  # seconds between two faults of a lane
 STORM, CALM = 14.0, 6.0  # seconds with faults, seconds without, in turn
 Steps = Iterator[float]
 
@@ -29,22 +29,34 @@ class Injector:
     """Runs in one thread: a fault is a generator that yields the seconds for which it lasts.
 
     :param chance: chooses order, lengths and victims; the same seed chooses the same.
+    :param lanes: those of LANES that have faults.
     """
 
-    def __init__(self, pair: Pair, servers: list[WebServer], chance: random.Random, folder: Path, lease: float) -> None:
+    LANES = ("workers", "network", "store")
+
+    def __init__(
+        self,
+        pair: Pair,
+        servers: list[WebServer],
+        chance: random.Random,
+        folder: Path,
+        lease: float,
+        lanes: Collection[str] = LANES,
+    ) -> None:
         self._pair = pair
         self._servers = servers
         self._lease = lease
         self._file = (folder / FAULTS).open("a", encoding="utf-8")
         self._began = time.monotonic()
         self.done: list[Fault] = []
-        lanes = (self._of_workers(), self._of_network(), self._of_store())
-        self._lanes = [self._lane(random.Random(chance.random()), deck) for deck in lanes]
+        decks = {"workers": self._of_workers(), "network": self._of_network(), "store": self._of_store()}
+        seeds = {name: chance.random() for name in self.LANES}
+        self._lanes = [self._lane(random.Random(seeds[name]), decks[name]) for name in lanes]
 
     def run(self, seconds: float, tick: Callable[[], None]) -> None:
         """Do faults for so long, then undo what is on; ``tick`` is called about once a second."""
         end = time.monotonic() + seconds
-        due = [(time.monotonic(), number) for number in range(len(self._lanes))]
+        due = [(time.monotonic(), number) for number in range(len(self._lanes))] or [(end, 0)]
         ticks = time.monotonic()
         try:
             while (now := time.monotonic()) < end:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.campaigns._faults.case import OPEN_BREAKER, Case
+from tests.campaigns._faults.case import AFTERMATH, OPEN_BREAKER, Case
 from tests.campaigns._faults.history import Event, Run
 
 _ENDS = ("completed", "settle_failed", "claim_lost")
@@ -43,24 +43,29 @@ def _wrong_with(case: Case, earlier: Run, later: Run, claim: Event) -> str:
         return "that one had been recorded as done or failed"
     if settled is not None and not case.weather.loses(("all",), claim.at - 0.5, settled.at):
         return "that one was recorded although it had been taken over"
-    if not case.stands(earlier):
-        return ""
-    if claim.name != "taken_over" and not _taken_over_unseen(case, earlier, later):
-        return "its effect stands, and this was no takeover"
+    told, stands = claim.name == "taken_over", case.stands(earlier)
+    unseen = _unseen_between(case, earlier, later)
+    if not told and not (stands and unseen):
+        return "its effect stands, and this was no takeover" if stands else ""
     if not case.takeover_is_allowed:
         return f"a {case.view} view is never taken over"
+    return "" if unseen and not stands else _wrong_with_takeover(case, earlier, claim)
+
+
+def _wrong_with_takeover(case: Case, earlier: Run, claim: Event) -> str:
     started = case.attempts[earlier.attempt].start if earlier.attempt in case.attempts else earlier.begin
     if claim.at - started + case.weather.forward(started, claim.at) < case.promise.lease:
         return "its lease could not have passed"
     return "" if _let_pass(case, earlier, claim.at) else "its owner was alive and well"
 
 
-def _taken_over_unseen(case: Case, earlier: Run, later: Run) -> bool:
-    """Whether a third claim may lie between them, whose reply was lost: it took over, was released, and nobody told."""
+def _unseen_between(case: Case, earlier: Run, later: Run) -> bool:
+    """Whether a third claim may lie between them, whose reply was lost: it may have taken over, been released or been
+    taken over itself, and nobody told. A store that stood still may have got it late."""
     return any(
         attempt.answer in ("none", "store_unavailable") and attempt.id not in case.runs
         for attempt in case.story.attempts
-        if attempt.id not in (earlier.attempt, later.attempt) and attempt.start <= later.begin
+        if attempt.start <= later.begin and attempt.end + AFTERMATH >= earlier.begin
     )
 
 
