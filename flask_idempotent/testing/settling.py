@@ -77,6 +77,8 @@ class SettlingContract(Steps):
         claim = self.won(store, key)
         assert self.settled(store, claim, State.DONE)
         assert self.kept(store, key).result is None
+        for state in (State.ISSUED, State.RUNNING, State.FAILED):
+            assert not self.settled(store, claim, state)
         assert self.settled(store, claim, State.DONE, b"answer")
         done = self.kept(store, key)
         assert self.settled(store, claim, State.DONE, b"answer")

@@ -77,6 +77,8 @@ steps = st.one_of(
     ),
 )
 
+scripts = st.lists(steps, min_size=15, max_size=40)  # without the lower bound most are too short to meet themselves
+
 
 class Model:
     """The machine with a dict around it."""
@@ -166,11 +168,53 @@ def fast_client(svc_valkey91: RedisServer) -> Iterator[Any]:
     client.close()
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
-@given(script=st.lists(steps, max_size=40))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(script=scripts)
 def test_valkey(script: list[Any], fast_client: Any) -> None:
     lockstep = Lockstep(fast_client)
     for step in script:
+        lockstep.play(step)
+
+
+def _issue(ttl: float = 25.0) -> tuple[str, Any, Any]:
+    return ("issue", "x", {"binding": "b", "scene": "s", "ttl": ttl})
+
+
+def _claim(owner: str, **options: Any) -> tuple[str, Any, Any]:
+    usual = {"lease": 10.0, "ttl": 25.0, "binding": "b", "scene": "s", "fingerprint": "f"}
+    return ("claim", "x", usual | {"owner": owner} | options)
+
+
+def _settle(state: State, *, ago: int = 0, result: bytes | None = None) -> tuple[str, Any, Any]:
+    return ("settle", ago, {"state": state, "hold": 10.0, "ttl": 25.0, "result": result})
+
+
+def _wait(micros: int) -> tuple[str, Any, Any]:
+    return ("wait", micros, None)
+
+
+@pytest.mark.parametrize("off", [-1, 0, 1])
+@pytest.mark.parametrize(
+    ("before", "moment", "after"),
+    [
+        pytest.param([_claim("anna")], 10_000_000, [_claim("ben")], id="the lease ends"),
+        pytest.param([_claim("anna", takeover=False)], 10_000_000, [_claim("ben")], id="with restore off"),
+        pytest.param([_claim("anna")], 25_000_000, [_claim("ben")], id="a claim's life ends"),
+        pytest.param([_claim("anna", consume=True)], 25_000_000, [_claim("ben")], id="a consumed one's"),
+        pytest.param([_issue()], 25_000_000, [_claim("ben", must_exist=True)], id="a token's"),
+        pytest.param([_issue()], 25_000_000, [_issue(), _claim("ben")], id="a token's, issued again"),
+        pytest.param(
+            [_issue(), _claim("anna", lease=20.0)], 25_000_000, [_settle(State.ISSUED), _claim("ben")], id="restored"
+        ),
+        pytest.param([_claim("anna")], 25_000_000, [_settle(State.DONE), _claim("ben")], id="settled"),
+        pytest.param([_claim("anna"), _settle(State.DONE)], 25_000_000, [_claim("ben")], id="done"),
+        pytest.param([_claim("anna"), _settle(State.FAILED)], 25_000_000, [_claim("ben")], id="failed"),
+        pytest.param([_claim("anna"), _settle(State.RUNNING)], 10_000_000, [_claim("ben")], id="extended"),
+    ],
+)
+def test_to_the_microsecond(before: list[Any], moment: int, after: list[Any], off: int, fast_client: Any) -> None:
+    lockstep = Lockstep(fast_client)
+    for step in [*before, _wait(moment + off), *after]:
         lockstep.play(step)
 
 
@@ -184,8 +228,8 @@ def other_client(request: pytest.FixtureRequest) -> Iterator[Any]:
     client.close()
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-@given(script=st.lists(steps, max_size=40))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(script=scripts)
 def test_the_others(script: list[Any], other_client: Any) -> None:
     lockstep = Lockstep(other_client)
     for step in script:
