@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +122,18 @@ def body_of(response: Any) -> bytes:
     """The body of a test client's answer, or of one that came over a socket."""
     data = response.content if hasattr(response, "content") else response.data
     return bytes(data)
+
+
+def events_logged(records: Iterable[logging.LogRecord], *levels: int) -> list[str]:
+    """The names of the events that the product logged at these levels, in order."""
+    own = [r for r in records if r.name.startswith("flask_idempotent") and r.levelno in levels]
+    return [r.getMessage().split()[0] for r in own]
+
+
+def assert_never_logged(tokens: Iterable[str], records: Iterable[logging.LogRecord]) -> None:
+    """No record names one of the tokens in any spelling, neither in its text nor in what it was made of."""
+    for record in records:
+        said = f"{record.getMessage()} {record.args!r} {record.exc_text or ''} {record.exc_info!r}"
+        plain = said.replace("-", "").lower()
+        for token in tokens:
+            assert token.replace("-", "").lower() not in plain, record.getMessage()

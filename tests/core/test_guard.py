@@ -336,6 +336,28 @@ def test_to_extend_what_is_settled_asks_nobody(bench: Bench, ending: str) -> Non
     assert bench.store.asked == asked
 
 
+@pytest.mark.case("S4", "FAIL-05")
+@pytest.mark.parametrize("ending", ["complete", "restore", "fail", "keep"])
+@pytest.mark.parametrize("late", ["extend", "restore", "fail", "complete without a result", "complete with another"])
+def test_a_command_of_its_own_that_comes_late_does_not_undo_what_was_settled(
+    bench: Bench, ending: str, late: str
+) -> None:
+    if (ending, late) == ("keep", "complete with another"):
+        late = "complete without a result"  # to a kept one the result may still be added
+    bench.issue()
+    hold = bench.claim()
+    hold.complete(b"result") if ending == "complete" else getattr(hold, ending)()
+    before = bench.record
+
+    if late == "extend":  # by a heartbeat that was on its way
+        bench.guard.extend(hold)
+    else:
+        state = {"restore": State.ISSUED, "fail": State.FAILED}.get(late, State.DONE)
+        bench.guard.settle(hold, state, b"other" if late == "complete with another" else None)
+
+    assert bench.record == before
+
+
 # -- lost commands and replies -------------------------------------------------------------------------------------
 
 

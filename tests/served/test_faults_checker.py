@@ -144,8 +144,7 @@ BAD: dict[str, tuple[str, str, list[Thing]]] = {
         "double effect",
         "replay",
         [
-            *ran("a", 0.5, end=4.0, outcome="returns"),
-            *[asked("a", 0.5, 201, run="a", body="a", end=4.2), told("a", "completed", 4.1)],
+            *ended("a", 0.5, event="claim_lost", end=4.0),
             *ended("b", 3, claim="taken_over"),
         ],
     ),

@@ -17,12 +17,24 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from flask_idempotent import current_claim, idempotent
-from tests.helpers import FIELD, HEADER, Ledger, assert_refused, assert_repeated, make_app, token_of, tokens_of
+from tests.helpers import (
+    FIELD,
+    HEADER,
+    Ledger,
+    assert_never_logged,
+    assert_refused,
+    assert_repeated,
+    events_logged,
+    make_app,
+    token_of,
+    tokens_of,
+)
 from tests.live import HOST
 from tests.proxy import FaultProxy
 from tests.servers import RedisServer
 
 BOUND = 3.0  # seconds; the promise is about one, and the machine may be busy
+LOUD = (logging.WARNING, logging.ERROR)
 PATIENCE = 30.0  # seconds that a test waits for what must happen
 
 
@@ -139,16 +151,6 @@ def dead_store(request: pytest.FixtureRequest, valkey: RedisServer, fault_proxy:
     return made
 
 
-def own_lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.name.startswith("flask_idempotent") and r.levelno >= level]
-
-
-def assert_never_logged(tokens: list[str], caplog: pytest.LogCaptureFixture) -> None:
-    said = " ".join(f"{r.getMessage()} {r.args!r} {r.exc_info!r}" for r in caplog.records).replace("-", "").lower()
-    for token in tokens:
-        assert token.replace("-", "").lower() not in said
-
-
 # -- while it is away ----------------------------------------------------------------------------------------------
 
 
@@ -188,7 +190,7 @@ def test_while_the_store_is_away_only_guarded_requests_are_refused_and_it_comes_
     assert_repeated(site.send(token), answer)
     assert_refused(site.send(unrecorded), "token_unknown")
     assert len(site.ledger) == 1
-    assert_never_logged([token, unrecorded], caplog)
+    assert_never_logged([token, unrecorded], caplog.records)
 
 
 @pytest.mark.case("REDIS-04", "S25")
@@ -221,8 +223,8 @@ def test_on_a_dead_store_a_page_of_thirty_forms_is_shown_in_time(
         page = site.client.get("/thirty")
 
     assert (page.status_code, len(set(tokens_of(page.text)))) == (200, 30)
-    assert [line.split()[0] for line in own_lines(caplog)] == ["store_unavailable"]  # once a request
-    assert_never_logged(tokens_of(page.text), caplog)
+    assert events_logged(caplog.records, *LOUD) == ["store_unavailable"]  # once a request
+    assert_never_logged(tokens_of(page.text), caplog.records)
     with at_most():
         assert_refused(site.send(tokens_of(page.text)[0]), "store_unavailable", 503)
 
@@ -284,7 +286,7 @@ def test_by_setting_the_view_runs_unguarded_and_each_time_it_is_a_warning(
     assert len(site.ledger) == 3
     unguarded = [r for r in caplog.records if r.getMessage().startswith("unguarded")]
     assert [r.levelno for r in unguarded] == [logging.WARNING] * 3
-    assert_never_logged(tokens, caplog)
+    assert_never_logged(tokens, caplog.records)
     assert_refused(site.send("x"), "token_invalid", 400)  # what needs no store is checked as ever
     assert_refused(site.send(""), "token_missing", 400)
 
@@ -325,7 +327,7 @@ def test_an_app_starts_quickly_while_its_store_is_away_and_works_once_it_is_ther
 
     with at_most(1.0):
         site = Site(store.url)
-    assert own_lines(caplog) == []
+    assert events_logged(caplog.records, *LOUD) == []
     assert store.proxy.connections == 0
     with at_most():
         assert_refused(site.send("0" * 32), "store_unavailable", 503)
@@ -446,8 +448,8 @@ def test_a_store_that_dies_between_claim_and_settle_does_not_change_the_views_an
         answer = site.send(token, outcome=outcome)
 
     assert answer.status_code == (201 if outcome == "succeeds" else 500)
-    assert [line.split()[0] for line in own_lines(caplog, logging.ERROR)] == ["settle_failed"]
-    assert_never_logged([token], caplog)
+    assert events_logged(caplog.records, logging.ERROR) == ["settle_failed"]
+    assert_never_logged([token], caplog.records)
     site.during = lambda: None
     outage.end()
     # The server may have what was sent to it while it stood still; never is the token good again by our doing.
@@ -554,7 +556,7 @@ def test_to_settle_again_is_no_second_owner(
     first = site.send(token, outcome=outcome)
     site.during = lambda: None
 
-    assert own_lines(caplog) == []
+    assert events_logged(caplog.records, *LOUD) == []
     assert first.status_code == (500 if outcome == "fails" else 201)
     runs = 1
     if outcome == "fails":
