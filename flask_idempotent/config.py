@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Final, Literal
@@ -41,6 +43,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 """Every key without its prefix, and its default. Times are seconds (or a timedelta), sizes are bytes."""
 
 _LOCATIONS: Final = ("header", "form", "query", "json")
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
@@ -80,7 +83,9 @@ class Settings:
         """
         _known(config)
         for name, default in DEFAULTS.items():
-            config.setdefault(PREFIX + name, default)
+            config.setdefault(PREFIX + name, copy(default))
+        _flag(PREFIX + "ENABLED", config[PREFIX + "ENABLED"])
+        _stores(PREFIX + "STORES", config[PREFIX + "STORES"])
         raw = {field.name: config[PREFIX + field.name.upper()] for field in fields(cls)}
         return cls(**{name: _CHECKS[name](PREFIX + name.upper(), value) for name, value in raw.items()})
 
@@ -136,21 +141,39 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
+def _header(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not _HEADER.fullmatch(value):
+        raise ValueError(f"{name} must be the name of a header, as 'Idempotency-Token', not {value!r}.")
+    return value
+
+
+def _stores(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} must be a dict of names and stores, not {value!r}.")
+
+
 def _url(name: str, value: Any) -> str | None:
     if value is not None and not (isinstance(value, str) and value.startswith("/")):
         raise ValueError(f"{name} must be a path that begins with a slash, or None for no route, not {value!r}.")
     return value
 
 
+def _words(value: Any) -> tuple[Any, ...]:
+    """Return one word or several as a tuple; an empty one for anything else."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(value) if isinstance(value, Iterable) else ()
+
+
 def _locations(name: str, value: Any) -> tuple[str, ...]:
-    words = (value,) if isinstance(value, str) else tuple(value)
+    words = _words(value)
     if not words or set(words) - set(_LOCATIONS):
         raise ValueError(f"{name} must list some of {', '.join(map(repr, _LOCATIONS))}, not {value!r}.")
     return words
 
 
 def _methods(name: str, value: Any) -> frozenset[str]:
-    words = frozenset(str(word).upper() for word in ((value,) if isinstance(value, str) else value))
+    words = frozenset(str(word).upper() for word in _words(value))
     if not words or words & _SAFE:
         raise ValueError(f"{name} must list unsafe methods such as 'POST', not {value!r}: safe ones are never guarded.")
     return words
@@ -190,11 +213,11 @@ _CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "result_ttl": seconds,
     "lease": seconds,
     "wait": _zero_or_seconds,
-    "token_header": _text,
+    "token_header": _header,
     "token_field": _text,
     "token_url": _url,
     "token_locations": _locations,
-    "key_header": _text,
+    "key_header": _header,
     "methods": _methods,
     "binding": binding,
     "ipv4_prefix": _integer(0, 32),
