@@ -17,7 +17,7 @@ from tests.apps import switched_off
 from tests.live import Process
 from tests.proxy import FaultProxy
 from tests.servers import RedisCluster, RedisServer, binary
-from tests.web import WebServer, flask_argv, gunicorn_argv, waitress_argv
+from tests.webservers import WebServer, flask_argv, gunicorn_argv, waitress_argv
 
 pytest_plugins = ["tests.plugin", "pytester"]
 

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request,
 
 from tests.apps import switched_off
 from tests.servers import binary
-from tests.web import WebServer
+from tests.webservers import WebServer
 
 ARGS = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 ARGS += ["--disable-component-update", "--disable-sync"]

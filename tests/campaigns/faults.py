@@ -22,7 +22,7 @@ from tests.campaigns._faults.history import ATTEMPTS, LEDGER, History, load
 from tests.campaigns._faults.injector import Injector
 from tests.campaigns._faults.pair import Pair
 from tests.live import HOST, ROOT, Process, answers
-from tests.web import WebServer, gunicorn_argv
+from tests.webservers import WebServer, gunicorn_argv
 
 APP = "tests.apps.ledger_app:create_app()"
 SERVERS = (("sync", 3, 1), ("gthread", 2, 4))  # worker class, workers, threads

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 from tests.helpers import FIELD, REPLAYED, Ledger, tokens_of
 from tests.live import HOST
 from tests.servers import RedisServer
-from tests.web import WebServer, gunicorn_argv
+from tests.webservers import WebServer, gunicorn_argv
 
 CLIENTS = 50
 PROCESSES = 4

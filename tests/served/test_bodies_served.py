@@ -18,7 +18,7 @@ from tests.apps.bodies import EVERY_BYTE, ODD
 from tests.helpers import FIELD, HEADER, REPLAYED, Ledger, tokens_of
 from tests.live import HOST
 from tests.servers import RedisServer
-from tests.web import WebServer, gunicorn_argv
+from tests.webservers import WebServer, gunicorn_argv
 
 MEGABYTE = 1024 * 1024
 SECONDS = 20.0  # a socket that says nothing for so long is a failure

@@ -22,7 +22,7 @@ from flask_idempotent import idempotent
 from tests.helpers import FIELD, Ledger, assert_refused, assert_repeated, make_app, reason_of, token_of, tokens_of
 from tests.live import HOST
 from tests.servers import RedisServer
-from tests.web import WebServer, gunicorn_argv
+from tests.webservers import WebServer, gunicorn_argv
 
 PATIENCE = 20.0  # seconds that a test waits for what must happen
 

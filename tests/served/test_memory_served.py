@@ -19,7 +19,7 @@ from flask_idempotent import idempotent
 from flask_idempotent.stores.memory import MemoryStore
 from flask_idempotent.testing import FakeClock
 from tests.helpers import FIELD, Ledger, assert_refused, assert_repeated, make_app, token_of, tokens_of
-from tests.web import WebServer
+from tests.webservers import WebServer
 
 
 class Site:

@@ -18,7 +18,7 @@ from pathlib import Path
 from flask_idempotent.stores.redis import store as scripts
 from tests.campaigns._faults.history import FAULTS, Fault
 from tests.campaigns._faults.pair import Pair
-from tests.web import WebServer
+from tests.webservers import WebServer
 
 GAP = (0.5, 3.0)  # seconds between two faults of a lane
 STORM, CALM = 14.0, 6.0  # seconds with faults, seconds without, in turn
