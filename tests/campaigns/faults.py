@@ -42,7 +42,7 @@ class World:
 
     @classmethod
     @contextmanager
-    def running(cls, folder: Path, seed: int, sabotage: str = "") -> Iterator[World]:
+    def running(cls, folder: Path, seed: int, *, sabotage: str = "", habits: str = "usual") -> Iterator[World]:
         pair = Pair(folder).start()
         env = {
             "STORE": pair.proxy.url,
@@ -55,18 +55,18 @@ class World:
         try:
             for server, (_, workers, _) in zip(world.servers, SERVERS, strict=True):
                 server.start(workers)
-            world._start_clients(seed)
+            world._start_clients(seed, habits)
             yield world
         finally:
             for process in (*world.clients, *(server.process for server in world.servers)):
                 process.kill()
             pair.stop()
 
-    def _start_clients(self, seed: int) -> None:
+    def _start_clients(self, seed: int, habits: str) -> None:
         processes, threads = CLIENTS
         ports = [str(server.port) for server in self.servers]
         for number in range(processes):
-            given = [str(self.folder), f"{seed}-{number}", str(threads), str(PROMISE.longest_refusal), *ports]
+            given = [str(self.folder), f"{seed}-{number}", str(threads), str(PROMISE.longest_refusal), habits, *ports]
             argv = [sys.executable, "-m", clients.__name__, *given]
             self.clients.append(Process(f"clients {number}", argv, self.folder / f"clients-{number}"))
             self.clients[-1].spawn(cwd=ROOT)
@@ -111,15 +111,22 @@ def _size(path: Path) -> int:
 
 
 def play(
-    folder: Path, seconds: float, seed: int, *, sabotage: str = "", lanes: Collection[str] = Injector.LANES
+    folder: Path,
+    seconds: float,
+    seed: int,
+    *,
+    lanes: Collection[str] = Injector.LANES,
+    habits: str = "usual",
+    sabotage: str = "",
 ) -> tuple[History, Findings]:
     """Run the clients with faults for so long, and without until they are done; judge what happened.
 
-    :param sabotage: how the product is broken on purpose, see :mod:`tests.apps.ledger_app`.
     :param lanes: which of the injector's have faults.
+    :param habits: of the clients, one of ``HABITS``.
+    :param sabotage: how the product is broken on purpose, one of ``SABOTAGES`` of the app.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with World.running(folder, seed, sabotage) as world:
+    with World.running(folder, seed, sabotage=sabotage, habits=habits) as world:
         injector = Injector(world.pair, world.servers, random.Random(seed), folder, PROMISE.lease, lanes)
         injector.run(seconds, Progress(folder))
         world.end_clients()

@@ -13,6 +13,7 @@ from tests.campaigns._faults.history import Attempt, Event, Fault, Run, Story
 LONGEST_FAULT: Final = 60.0  # seconds; only to look at few of them
 AFTERMATH: Final = 5.0  # seconds for which a request without an answer may still be worked on
 OPEN_BREAKER: Final = 3.0  # seconds for which nobody asks a store again that was slow, with the clients of a URL
+UNANSWERED: Final = "unanswered"  # the product said that the store gave no answer
 OF_WORKERS: Final = ("worker", "stall")  # faults of one process; all others are of the store and the way to it
 
 
@@ -55,8 +56,10 @@ class Weather:
     def loses(self, what: tuple[str, ...], start: float, end: float) -> bool:
         return any(fault.loses in what for fault in self.between(start, end) if fault.loses)
 
-    def at_the_store(self, start: float, end: float) -> bool:
-        return any(not fault.kind.startswith(OF_WORKERS) for fault in self.between(start, end))
+    def at_the_store(self, start: float, end: float, *, injected: bool = False) -> bool:
+        """Whether the store, or the way to it, was in trouble: by the injector, or by a busy machine, too."""
+        kinds = (fault.kind for fault in self.between(start, end))
+        return any(not kind.startswith(OF_WORKERS) and not (injected and kind == UNANSWERED) for kind in kinds)
 
     def at_process(self, pid: int, start: float, end: float) -> bool:
         return any(fault.pid == pid and fault.kind.startswith(OF_WORKERS) for fault in self.between(start, end))

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tests.campaigns._faults import rules_answers, rules_effects
-from tests.campaigns._faults.case import Case, Promise, Weather
-from tests.campaigns._faults.history import WAITING, History
+from tests.campaigns._faults.case import UNANSWERED, Case, Promise, Weather
+from tests.campaigns._faults.history import WAITING, Fault, History
 
 __all__ = ["Complaint", "Findings", "Promise", "check"]
 
@@ -58,7 +58,7 @@ class Findings:
 def check(history: History, promise: Promise) -> Findings:
     """Judge every story."""
     findings = Findings()
-    weather = Weather(history.faults)
+    weather = Weather([*history.faults, *_unanswered(history)])
     findings.complaints += [Complaint("claim", token, "ran, but no client ever got it") for token in history.strays]
     for story in history.stories.values():
         case = Case(story, weather, promise)
@@ -67,6 +67,14 @@ def check(history: History, promise: Promise) -> Findings:
         findings.refusals += _refusals(case)
         _count(case, findings.counts, broken=any(complaint.rule == "double effect" for complaint in found))
     return findings
+
+
+def _unanswered(history: History) -> Iterator[Fault]:
+    """On a busy machine a healthy store may be too slow: the product says so, and its heartbeat meets the same."""
+    for story in history.stories.values():
+        for event in story.events:
+            if event.name == "store_unavailable":
+                yield Fault(UNANSWERED, event.at - 1, event.at)
 
 
 def _count(case: Case, counts: Counter[str], *, broken: bool) -> None:
@@ -86,7 +94,8 @@ def _count(case: Case, counts: Counter[str], *, broken: bool) -> None:
     if case.view == "consume" and not standing and any(attempt.answer == "duplicate" for attempt in story.attempts):
         counts["consumed without an effect"] += 1
     counts["503 in calm"] += sum(
-        attempt.answer == "store_unavailable" and not case.weather.at_the_store(attempt.start - 12, attempt.end)
+        attempt.answer == "store_unavailable"
+        and not case.weather.at_the_store(attempt.start - 12, attempt.end, injected=True)
         for attempt in story.attempts
     )
 

@@ -1,6 +1,6 @@
 """The clients: each thread fetches a token and sends it until it is served or refused for good, with double clicks,
 hang-ups and late repeats. A process of its own: ``python -m tests.campaigns._faults.clients FOLDER SEED THREADS CALM
-PORT…``; it ends in peace some time after a file STOP appeared in FOLDER."""
+HABITS PORT…``; it ends in peace some time after a file STOP appeared in FOLDER."""
 
 from __future__ import annotations
 
@@ -51,17 +51,32 @@ class Form:
     numbers: Callable[[], int] = field(default_factory=lambda: count(1).__next__)
 
 
-def plan_of(chance: random.Random, tried: int) -> dict[str, Any]:
-    """What the view is to do. Who was refused often behaves, so that each story comes to an end."""
-    outcome = chance.choices(
-        ("returns", "redirects", "refuses", "raises-early", "raises", "fails", "again"),
-        (60, 12, 7, 4, 7, 5, 5) if tried < 5 else (1, 0, 0, 0, 0, 0, 0),
-    )[0]
-    before, after = (
-        chance.choices((0.0, chance.uniform(0.01, 0.2), chance.uniform(0.5, 1.2), chance.uniform(1.8, 2.8)), weights)[0]
-        for weights in ((70, 20, 6, 4), (70, 20, 6, 4))
-    )
-    return {"ends": outcome, "before": before, "after": after, "keep": chance.random() < 0.12}
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How clients and views behave, as weights.
+
+    :param waits: of no wait, a short one, one within a lease, one longer than a lease; before and after the effect.
+    :param clicks: of one, two and three requests for one answer.
+    """
+
+    waits: tuple[int, ...]
+    clicks: tuple[int, ...]
+
+    def plan(self, chance: random.Random, tried: int) -> dict[str, Any]:
+        """What the view is to do. Who was refused often behaves, so that each story comes to an end."""
+        outcome = chance.choices(
+            ("returns", "redirects", "refuses", "raises-early", "raises", "fails", "again"),
+            (60, 12, 7, 4, 7, 5, 5) if tried < 5 else (1, 0, 0, 0, 0, 0, 0),
+        )[0]
+        before, after = self._wait(chance), self._wait(chance)
+        return {"ends": outcome, "before": before, "after": after, "keep": chance.random() < 0.12}
+
+    def _wait(self, chance: random.Random) -> float:
+        waits = (0.0, chance.uniform(0.01, 0.2), chance.uniform(0.5, 1.2), chance.uniform(1.8, 2.8))
+        return chance.choices(waits, self.waits)[0]
+
+
+HABITS = {"usual": Habits((70, 20, 6, 4), (65, 25, 10)), "slow": Habits((40, 0, 0, 60), (10, 60, 30))}
 
 
 def ask(port: int, method: str, path: str, body: str, headers: dict[str, str], patience: float) -> Any:
@@ -80,8 +95,11 @@ def ask(port: int, method: str, path: str, body: str, headers: dict[str, str], p
 class Client:
     """One thread of clients."""
 
-    def __init__(self, diary: Diary, chance: random.Random, ports: list[int], stopped: Callable[[], bool]) -> None:
+    def __init__(
+        self, diary: Diary, chance: random.Random, habits: Habits, ports: list[int], stopped: Callable[[], bool]
+    ) -> None:
         self._diary = diary
+        self._habits = habits
         self._chance = chance
         self._ports = ports
         self._stopped = stopped
@@ -131,7 +149,7 @@ class Client:
         """Send it until the answer is final; return whether it came to that."""
         tried = 0
         while not self._stopped():
-            clicks = self._chance.choices((1, 2, 3), (65, 25, 10))[0]
+            clicks = self._chance.choices((1, 2, 3), self._habits.clicks)[0]
             answers = list(self._several.map(partial(self._click, form, tried), range(clicks)))
             if any(answer.final for answer in answers):
                 return True
@@ -145,12 +163,12 @@ class Client:
         if number:
             time.sleep(chance.choice((0.0, chance.uniform(0, 0.3), chance.uniform(0.5, 3.0))))
         patience = chance.uniform(0.01, 0.6) if chance.random() < 0.12 else PATIENCE
-        return self._send(form, plan_of(chance, tried), patience)
+        return self._send(form, self._habits.plan(chance, tried), patience)
 
     def _repeat_late(self, form: Form) -> None:
         if self._chance.random() < 0.4:
             time.sleep(self._chance.choice((0.0, self._chance.uniform(0, 3))))
-            self._send(form, plan_of(self._chance, 0))
+            self._send(form, self._habits.plan(self._chance, 0))
 
     def _send(self, form: Form, plan: dict[str, Any], patience: float = PATIENCE) -> Attempt:
         issue = form.issue
@@ -187,10 +205,10 @@ def _attempt(token: str, name: str, start: float, content: int, found: Any) -> A
     )
 
 
-def main(folder: Path, seed: str, threads: int, calm: float, ports: list[int]) -> None:
+def main(folder: Path, seed: str, threads: int, calm: float, habits: Habits, ports: list[int]) -> None:
     diary = Diary(folder / ATTEMPTS)
     stop = folder / STOP
-    clients = [Client(diary, random.Random(f"{seed}-{n}"), ports, stop.exists) for n in range(threads)]
+    clients = [Client(diary, random.Random(f"{seed}-{n}"), habits, ports, stop.exists) for n in range(threads)]
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(client.run, calm) for client in clients]:
             done.result()
@@ -198,4 +216,5 @@ def main(folder: Path, seed: str, threads: int, calm: float, ports: list[int]) -
 
 if __name__ == "__main__":
     sys.setswitchinterval(0.001)
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), [int(port) for port in sys.argv[5:]])
+    where, seed, threads, calm, habits, *ports = sys.argv[1:]
+    main(Path(where), seed, int(threads), float(calm), HABITS[habits], [int(port) for port in ports])

@@ -71,7 +71,8 @@ def _unseen_between(case: Case, earlier: Run, later: Run) -> bool:
 
 def _let_pass(case: Case, run: Run, until: float) -> bool:
     """Whether there is a cause for which the owner gave no news for a lease."""
-    if case.event(run.attempt, "settle_failed", "claim_lost") is not None:
+    unwritten = case.event(run.attempt, "settle_failed")
+    if unwritten is not None and unwritten.at < until:
         return True
     lately = until - 2 * case.promise.lease - OPEN_BREAKER
     return (
