@@ -19,6 +19,7 @@ from .web.attempt import Attempt
 from .web.identity import Bindings, verified_principal
 from .web.look import Seen, look
 from .web.marks import Mark
+from .web.present import present
 from .web.problems import Answers, promote_handlers
 from .web.rules import Rules
 
@@ -163,9 +164,13 @@ class AppState:
         """Before every request: look once, then claim what can be claimed. It answers nothing."""
         if not self.enabled:
             return
-        self.look()
-        rules = self.rules.get((request.endpoint or "", request.method))
-        if rules is None or request.routing_exception is not None or Attempt.current() is not None:
+        if self.seen is None or self.seen.errors:
+            self.look()
+        asked = present()
+        if asked.url_rule is None:  # 404, 405, or the redirect to an address with a slash
+            return
+        rules = self.rules.get((asked.url_rule.endpoint, asked.method))
+        if rules is None or Attempt.current() is not None:
             return
         self._one_process_only(None)
         attempt = Attempt(rules)

@@ -17,6 +17,7 @@ from .core.keys import SCENE
 from .web.attempt import Attempt
 from .web.cache import last_word, note_token
 from .web.markup import TokenInput
+from .web.present import present
 from .web.views import token_view
 
 EXTENSION: Final = "idempotency"
@@ -116,12 +117,12 @@ def _recorded_if_possible(state: AppState, scene: str, ttl: float) -> str:
         return new_token()
     state.look()
     note_token()
-    if request.method == "HEAD" or getattr(request, _STORE_DOWN, False):
+    if request.method == "HEAD" or getattr(present(), _STORE_DOWN, False):
         return new_token()
     try:
         return state.issue(scene, ttl)
     except StoreUnavailable:
-        setattr(request, _STORE_DOWN, True)
+        setattr(present(), _STORE_DOWN, True)
         return new_token()
 
 

@@ -22,6 +22,7 @@ from ..core.keys import digest, token_digest
 from . import identity, policies, snapshot, tokens
 from .cache import carries_token, keep_private
 from .content import Content, drain
+from .present import present
 from .problems import as_http
 from .rules import Rules
 
@@ -51,14 +52,14 @@ class Attempt:
         self._raised: HTTPException | None = None
         self.flashes: list[tuple[str, str]] = []
         self._unguarded = False
-        setattr(request, _ATTRIBUTE, self)
+        setattr(present(), _ATTRIBUTE, self)
         # Registered before anything of the app's, so it sees the answer before every other after-request hook.
         after_this_request(self.finish)
 
     @staticmethod
     def current() -> Attempt | None:
         """Return the attempt of the present request, if it has one."""
-        return getattr(request, _ATTRIBUTE, None)
+        return getattr(present(), _ATTRIBUTE, None)
 
     @cached_property
     def content(self) -> Content:

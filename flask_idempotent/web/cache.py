@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from flask import Response, request
+from flask import Response
+
+from .present import present
 
 _ATTRIBUTE: Final = "_idempotency_token_rendered"
 
 
 def note_token() -> None:
     """A token is being put into the answer of the present request."""
-    setattr(request, _ATTRIBUTE, True)
+    setattr(present(), _ATTRIBUTE, True)
 
 
 def carries_token() -> bool:
     """Return whether a token was put into the answer of the present request."""
-    return getattr(request, _ATTRIBUTE, False)
+    return getattr(present(), _ATTRIBUTE, False)
 
 
 def last_word(response: Response) -> Response:
