@@ -211,6 +211,15 @@ def _read_ledger(path: Path) -> Iterator[Run | Event | Fault]:
     yield from runs.values()
 
 
+def at_work(ledger: Path, tail: int = 50_000) -> set[int]:
+    """The processes in which a view has begun and not ended, as the last bytes of the ledger say."""
+    with ledger.open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - tail))
+        lines = [json.loads(line) for line in file.read().splitlines()[1:]]
+    begun = {line["attempt"]: line["pid"] for line in lines if line["what"] == "begin"}
+    return {begun[name] for name in begun.keys() - {line["attempt"] for line in lines if line["what"] == "end"}}
+
+
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as file:
         for line in file:

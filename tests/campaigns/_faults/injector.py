@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from flask_idempotent.stores.redis import store as scripts
-from tests.campaigns._faults.history import FAULTS, Fault
+from tests.campaigns._faults.history import FAULTS, LEDGER, Fault, at_work
 from tests.campaigns._faults.pair import Pair
 from tests.webservers import WebServer
 
@@ -46,6 +46,7 @@ class Injector:
         self._pair = pair
         self._servers = servers
         self._lease = lease
+        self._folder = folder
         self._file = (folder / FAULTS).open("a", encoding="utf-8")
         self._began = time.monotonic()
         self.done: list[Fault] = []
@@ -101,8 +102,10 @@ class Injector:
         return [self._kill, self._kill, self._freeze_past_lease, self._freeze_past_lease, self._freeze_a_moment]
 
     def _victim(self, chance: random.Random) -> int:
-        pids = chance.choice(self._servers).pids()
-        return pids[chance.randrange(len(pids))]
+        """A worker that has a view at work, if there is one."""
+        pids = [pid for server in chance.sample(self._servers, len(self._servers)) for pid in server.pids()]
+        busy = at_work(self._folder / LEDGER)
+        return chance.choice([pid for pid in pids if pid in busy] or pids)
 
     def _kill(self, chance: random.Random) -> Steps:
         pid = self._victim(chance)
