@@ -673,10 +673,11 @@ def test_when_keep_fails_the_view_goes_on_and_its_success_is_recorded(caplog: py
 # -- the late owner ------------------------------------------------------------------------------------------------
 
 
-def late_owner_app(ending: str, **config: Any) -> tuple[Any, Ledger, FakeClock, list[Any]]:
+def late_owner_app(
+    ending: str, store: Any, let_pass: Callable[[float], Any], **config: Any
+) -> tuple[Any, Ledger, list[Any]]:
     """A view that lets its lease pass; the same token comes again and takes over; then it ends in some way."""
-    clock, ledger = FakeClock(), Ledger()
-    app = make_app(clock=clock, LEASE=10, TOKEN_TTL=1000, **config)
+    app, ledger = make_app(store, LEASE=10, TOKEN_TTL=1000, **config), Ledger()
     taken: list[Any] = []
 
     @app.post("/work")
@@ -685,7 +686,7 @@ def late_owner_app(ending: str, **config: Any) -> tuple[Any, Ledger, FakeClock, 
         number = ledger.add()
         if number > 1:
             return {"owner": number}, 201
-        clock.advance(10)  # to the microsecond
+        let_pass(10)
         taken.append(send(app.test_client(), request.form[FIELD]))
         if ending == "raises":
             raise AppError("late")
@@ -695,28 +696,41 @@ def late_owner_app(ending: str, **config: Any) -> tuple[Any, Ledger, FakeClock, 
             current_claim.restore()
         return {"owner": 1}, 503 if ending == "fails" else 200
 
-    return app.test_client(), ledger, clock, taken
+    return app.test_client(), ledger, taken
+
+
+LATE = {"succeeds": 200, "raises": 500, "fails": 503, "keeps": 200, "restores": 200}
 
 
 @pytest.mark.case("FAIL-03", "S4")
-@pytest.mark.parametrize("ending", ["succeeds", "raises", "fails", "keeps", "restores"])
+@pytest.mark.parametrize("ending", LATE)
 def test_a_late_owner_whose_lease_was_taken_over_can_do_nothing(
     caplog: pytest.LogCaptureFixture, policy: str, ending: str
 ) -> None:
-    client, ledger, _, taken = late_owner_app(ending, ON_DUPLICATE=policy)
+    clock = FakeClock()
+    client, ledger, taken = late_owner_app(ending, MemoryStore(clock=clock), clock.advance, ON_DUPLICATE=policy)
     token = token_of(client)
 
     late = send(client, token)
 
     assert (taken[0].status_code, taken[0].get_json()) == (201, {"owner": 2})
-    assert late.status_code == {"succeeds": 200, "raises": 500, "fails": 503}.get(
-        ending, 200
-    )  # its own answer, unhidden
+    assert late.status_code == LATE[ending]  # its own answer, unhidden
     assert_repeated(send(client, token), taken[0], policy)
     assert len(ledger) == 2
     assert events_logged(caplog.records, logging.WARNING) == ["taken_over"]
     assert events_logged(caplog.records, logging.ERROR) == ["claim_lost"]
     assert_never_logged([token], caplog.records)
+
+
+@pytest.mark.case("FAIL-03", "S4")
+def test_a_late_owner_can_do_nothing_on_a_real_server_either(clock_valkey: RedisServer) -> None:
+    for ending, status in LATE.items():
+        client, ledger, taken = late_owner_app(ending, clock_valkey.url, clock_valkey.move_clock)
+        token = token_of(client)
+
+        assert send(client, token).status_code == status
+        assert_repeated(send(client, token), taken[0])
+        assert len(ledger) == 2
 
 
 @pytest.mark.case("FAIL-03")
