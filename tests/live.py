@@ -18,6 +18,7 @@ from pathlib import Path
 HOST = "127.0.0.1"
 ROOT = Path(__file__).parent.parent
 
+_reserved: list[socket.socket] = []
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -28,22 +29,32 @@ def _die_with_parent() -> None:
 
 
 def free_port(*, bus: bool = False) -> int:
-    """A port from 20000 up that nobody listens on.
+    """A port from 20000 up that nobody listens on, kept from other test runs (on Linux) as long as this one lives.
 
     :param bus: the port 10000 above must be free too, for the bus of a cluster node.
     """
     while True:
         port = random.randint(20_000, 22_700 if bus else 30_000)  # and below 32768, where outgoing connections begin
-        if all(_is_free(p) for p in (port, *([port + 10_000] if bus else []))):
+        if all(_reserve(p) for p in (port, *([port + 10_000] if bus else []))):
             return port
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
+def _reserve(port: int) -> bool:
+    """Whether the port was free. A bound socket that does not listen keeps it from others who ask here, while Linux
+    still lets a server listen there if both sockets have SO_REUSEADDR."""
+    guard = socket.socket()
+    try:
+        guard.bind((HOST, port))
+    except OSError:
+        guard.close()
+        return False
+    if sys.platform == "linux":
+        guard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _reserved.append(guard)
+        if len(_reserved) > 100:  # enough; file descriptors are few
+            _reserved.pop(0).close()
+    else:
+        guard.close()
     return True
 
 
