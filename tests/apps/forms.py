@@ -13,7 +13,7 @@ from flask_idempotent import Idempotency, idempotent
 from tests.apps import off_switch
 from tests.helpers import Ledger
 
-LONGEST = 10.0  # seconds that the slow view waits to be released
+LONGEST = 20.0  # seconds that the slow view waits to be released
 FORM = "<form method=post>{{ idempotency_token() }}</form>"
 
 

@@ -120,8 +120,8 @@ def test_a_click_while_the_first_is_working_is_answered_at_once(request, gunicor
             first = pool.submit(click, timeout=20)
             try:
                 _until(lambda policy=policy: policy in ledger.entries)
-                # The view works until it is released: an answer within the time-out did not wait for it.
-                seconds = [click(timeout=1.0), click(timeout=1.0, headers=BROWSER)]
+                # The view works until it is released: an answer before that did not wait for it.
+                seconds = [click(timeout=5), click(timeout=5, headers=BROWSER)]
             finally:
                 release.touch()
             done = first.result()
@@ -522,7 +522,7 @@ def timed(request: pytest.FixtureRequest) -> tuple[Any, Callable[[float], None]]
 @pytest.mark.case("FORM-09", "S1")
 def test_a_form_left_open_too_long_is_shown_again_with_what_was_typed(timed):
     store, move = timed
-    app, ledger = make_app(store, TOKEN_TTL=2), Ledger()
+    app, ledger = make_app(store, TOKEN_TTL=20), Ledger()
     seen = []
 
     @app.errorhandler(TokenUnknown)
@@ -533,7 +533,7 @@ def test_a_form_left_open_too_long_is_shown_again_with_what_was_typed(timed):
     ordering(app, ledger)
     client = app.test_client()
     token = token_of(client)
-    move(3)
+    move(30)
     late = client.post("/orders", data={FIELD: token, "amount": "17"})
     assert (late.status_code, len(ledger), seen) == (409, 0, ["token_unknown"])
     assert "value='17'" in late.text
@@ -548,13 +548,13 @@ def test_a_form_left_open_too_long_is_shown_again_with_what_was_typed(timed):
 def test_expired_is_told_from_missing_from_never_issued_and_from_in_time(timed):
     store, move = timed
     ledger = Ledger()
-    client = ordering(make_app(store, TOKEN_TTL=10), ledger).test_client()
+    client = ordering(make_app(store, TOKEN_TTL=100), ledger).test_client()
     token, second = token_of(client), token_of(client)
     assert_refused(client.post("/orders", data={"amount": "1"}), "token_missing", 400)
     assert_refused(client.post("/orders", data={FIELD: "0" * 32, "amount": "1"}), "token_unknown")
-    move(9)
+    move(80)
     assert client.post("/orders", data={FIELD: token, "amount": "1"}).status_code == 201
-    move(2)
+    move(30)
     expired = client.post("/orders", data={FIELD: second, "amount": "1"})
     assert_refused(expired, "token_unknown")
     assert "expired" in expired.text
@@ -565,7 +565,7 @@ def test_expired_is_told_from_missing_from_never_issued_and_from_in_time(timed):
 @pytest.mark.case("S5", "FORM-09")
 def test_a_failure_never_lengthens_a_tokens_life(timed):
     store, move = timed
-    app, ledger = make_app(store, TOKEN_TTL=10), Ledger()
+    app, ledger = make_app(store, TOKEN_TTL=100), Ledger()
 
     @app.post("/orders")
     @idempotent
@@ -577,9 +577,9 @@ def test_a_failure_never_lengthens_a_tokens_life(timed):
     data = {FIELD: token_of(client)}
     for _ in range(3):
         assert client.post("/orders", data=data).status_code == 400
-        move(3)
+        move(25)
     assert client.post("/orders", data=data).status_code == 400
-    move(2)
+    move(30)
     assert_refused(client.post("/orders", data=data), "token_unknown")
     assert len(ledger) == 4
 
