@@ -102,7 +102,10 @@ def create_app() -> Flask:
     idempotency = Idempotency(app)
     book = Book(os.environ["LEDGER"])
     listen(app, book)
-    threading.Thread(target=watch_the_clock, args=(book,), daemon=True).start()
+    # The app is made before its workers are forked off, and threads do not survive that.
+    os.register_at_fork(
+        after_in_child=lambda: threading.Thread(target=watch_the_clock, args=(book,), daemon=True).start()
+    )
 
     @app.get("/form/<scene>")
     def form(scene: str) -> dict[str, object]:

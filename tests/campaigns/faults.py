@@ -86,7 +86,7 @@ class World:
 
 
 def _server(folder: Path, env: dict[str, str], worker_class: str, workers: int, threads: int) -> WebServer:
-    argv = gunicorn_argv(APP, workers=workers, threads=threads, worker_class=worker_class, preload=False)
+    argv = gunicorn_argv(APP, workers=workers, threads=threads, worker_class=worker_class, preload=True)
     return WebServer(f"gunicorn {worker_class}", argv, folder / worker_class, env)
 
 

@@ -102,10 +102,13 @@ class Injector:
         return [self._kill, self._kill, self._freeze_past_lease, self._freeze_past_lease, self._freeze_a_moment]
 
     def _victim(self, chance: random.Random) -> int:
-        """A worker that has a view at work, if there is one."""
-        pids = [pid for server in chance.sample(self._servers, len(self._servers)) for pid in server.pids()]
+        """A worker that has a view at work, if there is one. Waits until there are workers: killed ones come again."""
         busy = at_work(self._folder / LEDGER)
-        return chance.choice([pid for pid in pids if pid in busy] or pids)
+        while True:
+            masters = {server.process.pid for server in self._servers}
+            workers = [pid for server in self._servers for pid in server.pids() if pid not in masters]
+            if workers:
+                return chance.choice([pid for pid in workers if pid in busy] or workers)
 
     def _kill(self, chance: random.Random) -> Steps:
         pid = self._victim(chance)
