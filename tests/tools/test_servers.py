@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 
@@ -102,9 +103,16 @@ def test_the_cluster_answers_on_every_slot(cluster):
     assert all(node.client().dbsize() > 0 for node in cluster.nodes)
 
 
-def test_the_proxy_drops_a_reply_after_the_command_arrived(valkey, fault_proxy):
+@pytest.fixture
+def connect():
+    """Clients of a port, closed in the end."""
+    with contextlib.ExitStack() as clients:
+        yield lambda port, **options: clients.enter_context(redis.Redis(HOST, port, **options))
+
+
+def test_the_proxy_drops_a_reply_after_the_command_arrived(valkey, fault_proxy, connect):
     proxy = fault_proxy(valkey.port)
-    client = redis.Redis(HOST, proxy.port, retry=None)
+    client = connect(proxy.port, retry=None)
     client.ping()
     proxy.drop_reply(to=b"INCR")
     assert client.echo("not this one") == b"not this one"
@@ -114,9 +122,9 @@ def test_the_proxy_drops_a_reply_after_the_command_arrived(valkey, fault_proxy):
     assert client.incr("n") == 2
 
 
-def test_the_proxy_delays(valkey, fault_proxy):
+def test_the_proxy_delays(valkey, fault_proxy, connect):
     proxy = fault_proxy(valkey.port)
-    client = redis.Redis(HOST, proxy.port)
+    client = connect(proxy.port)
     client.ping()
     proxy.delay = 0.05
     began = time.monotonic()
@@ -124,15 +132,15 @@ def test_the_proxy_delays(valkey, fault_proxy):
     assert time.monotonic() - began >= 0.1  # there and back
 
 
-def test_the_proxy_swallows(valkey, fault_proxy):
+def test_the_proxy_swallows(valkey, fault_proxy, connect):
     proxy = fault_proxy(valkey.port)
     proxy.black_hole = True
-    client = redis.Redis(HOST, proxy.port, retry=None, socket_timeout=0.2)
+    client = connect(proxy.port, retry=None, socket_timeout=0.2)
     with pytest.raises(redis.TimeoutError):
         client.ping()
 
 
-def test_the_proxy_cuts_and_refuses(valkey, fault_proxy):
+def test_the_proxy_cuts_and_refuses(valkey, fault_proxy, connect):
     proxy = fault_proxy(valkey.port)
     with socket.create_connection((HOST, proxy.port)) as connection:
         connection.sendall(b"PING\r\n")
@@ -140,7 +148,7 @@ def test_the_proxy_cuts_and_refuses(valkey, fault_proxy):
         proxy.reset()
         with pytest.raises(ConnectionResetError):
             connection.recv(64)
-    client = redis.Redis(HOST, proxy.port, retry=None)
+    client = connect(proxy.port, retry=None)
     client.ping()
     proxy.refuse()
     with pytest.raises(redis.ConnectionError):
