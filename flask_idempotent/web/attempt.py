@@ -112,6 +112,9 @@ class Attempt:
         """The answer is made: keep it, or give back a claim whose view was never entered."""
         if self.refusal is not None and not self._unguarded and not drain(request):
             response.headers["Connection"] = "close"
+        if self.refusal is not None and snapshot.REPLAYED in response.headers:
+            # Flask made a streamed copy of what was raised: compression and the like treat those in another way.
+            response.make_sequence()
         hold = self.hold
         if hold is not None and not hold.settled:
             if carries_token():

@@ -16,10 +16,11 @@ from markupsafe import Markup
 _VERSION: Final = 1
 _LAYOUT: Final = struct.Struct(">BIII")  # version, length of the head, length of the body, CRC-32 of both
 _BODILESS: Final = frozenset({204, 205, 304})
-_REPLAYED: Final = "Idempotent-Replayed"
+REPLAYED: Final = "Idempotent-Replayed"
+"""The header that marks a replay."""
 _LEFT_OUT: Final = frozenset({
     # of one exchange only
-    "authorization", "date", "server", "set-cookie", "set-cookie2", "www-authenticate", _REPLAYED.lower(),
+    "authorization", "date", "server", "set-cookie", "set-cookie2", "www-authenticate", REPLAYED.lower(),
     # of one connection only, or counted anew
     "connection", "content-length", "keep-alive", "te", "trailer", "trailers", "transfer-encoding", "upgrade",
 })  # fmt: skip
@@ -147,5 +148,5 @@ def to_response(snapshot: Snapshot, response_class: type[_AnyResponse]) -> _AnyR
     response.headers.clear()  # of the class's own content type
     response.headers.extend(snapshot.headers)
     response.headers["Content-Length"] = str(len(body))  # the server drops it from 204 and 304
-    response.headers[_REPLAYED] = "true"
+    response.headers[REPLAYED] = "true"
     return response

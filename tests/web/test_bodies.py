@@ -544,3 +544,19 @@ def test_by_setting_a_token_in_the_query_counts(locations: Any) -> None:
     assert_repeated(client.post(f"/link?{FIELD}={token}&a=1"), first)
     assert_refused(client.post(f"/link?{FIELD}={token}&a=2"), "token_reused", 422)
     assert len(ledger) == 1
+
+
+@pytest.mark.case("BODY-09", "S3")
+def test_with_two_different_tokens_the_header_goes_before_the_form(reading: tuple[Flask, Ledger]) -> None:
+    app, ledger = reading
+    client = app.test_client()
+    in_header, in_form = token_of(client), token_of(client)
+
+    first = client.post("/fields", data={FIELD: in_form}, headers={HEADER: in_header})
+
+    assert first.status_code == 200
+    assert_repeated(client.post("/fields", data={FIELD: in_form}, headers={HEADER: in_header}), first)
+    assert_refused(client.post("/fields", data={FIELD: in_form}, headers={HEADER: "x"}), "token_invalid", 400)
+    assert len(ledger) == 1
+    assert client.post("/fields", data={FIELD: in_form}).status_code == 200
+    assert len(ledger) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import logging
 import zlib
@@ -26,9 +27,11 @@ from flask import (
     session,
     stream_with_context,
 )
+from flask_compress import Compress
 from flask_cors import CORS
 from markupsafe import Markup
 from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response as WerkzeugResponse
 
 from flask_idempotent import idempotent
 from flask_idempotent.stores.memory import MemoryStore
@@ -216,6 +219,93 @@ def test_cross_origin_headers_are_those_of_the_one_who_asks_again(any_store: Any
     assert len(ledger) == 1
 
 
+@pytest.mark.case("REPLAY-08")
+def test_the_apps_hooks_see_a_replay_whole_as_they_saw_the_first_answer() -> None:
+    app = make_app()
+    seen: list[tuple[bool, bytes, int | None]] = []
+
+    @app.after_request
+    def look(response: Response) -> Response:
+        seen.append((response.is_streamed, response.data, response.content_length))
+        response.add_etag()
+        return response
+
+    @app.post("/work")
+    @idempotent
+    def work() -> Any:
+        return "made"
+
+    client = app.test_client()
+    token = token_of(client)
+    seen.clear()
+
+    first, again = send(client, token), send(client, token)
+
+    assert_repeated(again, first)
+    assert seen == [(False, b"made", 4)] * 2
+    assert again.headers["ETag"] == first.headers["ETag"]
+
+
+@pytest.mark.case("REPLAY-10", "REPLAY-08")
+def test_an_answer_is_compressed_for_the_one_who_asks_again(any_store: Any) -> None:
+    app, ledger = make_app(any_store, COMPRESS_MIN_SIZE=10), Ledger()
+    Compress(app)
+    text = "the same again and again " * 100
+
+    @app.post("/work")
+    @idempotent
+    def work() -> Any:
+        ledger.add()
+        return text, {"Content-Type": "text/html"}
+
+    client = app.test_client()
+    token = token_of(client)
+
+    packed = send(client, token, headers={"Accept-Encoding": "gzip"})
+    plain = send(client, token)
+    again = send(client, token, headers={"Accept-Encoding": "gzip"})
+
+    assert (packed.headers["Content-Encoding"], gzip.decompress(packed.data).decode()) == ("gzip", text)
+    assert ("Content-Encoding" in plain.headers, plain.text) == (False, text)
+    assert (again.headers.getlist("Content-Encoding"), gzip.decompress(again.data).decode()) == (["gzip"], text)
+    assert again.headers[REPLAYED] == plain.headers[REPLAYED] == "true"
+    assert len(ledger) == 1
+
+
+@pytest.mark.case("REPLAY-02", "REPLAY-08")
+def test_cookies_of_the_apps_own_hooks_are_set_afresh(any_store: Any) -> None:
+    app, ledger = make_app(any_store), Ledger()
+    requests = iter(range(1, 100))
+
+    @app.after_request
+    def stamp(response: Response) -> Response:
+        number = next(requests)
+        session["number"] = number
+        response.set_cookie("stamp", str(number))
+        return response
+
+    @app.post("/work")
+    @idempotent
+    def work() -> Any:
+        ledger.add()
+        response = make_response("made")
+        response.set_cookie("of-the-view", "once")
+        return response
+
+    client = app.test_client()
+    token = token_of(client)  # request 1
+
+    send(client, token)
+    again = send(client, token)
+
+    assert again.headers[REPLAYED] == "true"
+    names = [line.split(";")[0] for line in again.headers.getlist("Set-Cookie")]
+    assert [name for name in names if not name.startswith("session=")] == ["stamp=3"]
+    with client.session_transaction() as of_client:
+        assert of_client["number"] == 3
+    assert len(ledger) == 1
+
+
 # -- every shape of an answer --------------------------------------------------------------------------------------
 
 
@@ -257,6 +347,11 @@ KEPT: dict[str, Callable[[], Any]] = {
     "ISO-8859-1": made("Grüße".encode("latin-1"), content_type="text/plain; charset=iso-8859-1"),
     "JSON with a charset": made('{"ü": 1}'.encode(), content_type="application/json; charset=utf-8"),
     "no content type": made(b"x", headers={"Content-Type": ""}),
+    "werkzeug Response": lambda: WerkzeugResponse("theirs", 201, {"X-A": "1"}),
+    "(werkzeug Response, status)": lambda: (WerkzeugResponse("theirs"), 202),
+    "gzip by the view": made(gzip.compress(b"packed"), headers={"Content-Encoding": "gzip"}),
+    "IRI as Location": lambda: redirect("/bestellung/grün?x=ü"),
+    "header beyond ASCII": made("x", headers={"X-Name": "Grün"}),
     "204": lambda: ("", 204),
     "205": lambda: ("", 205),
     "304": lambda: ("", 304),
