@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from flask_idempotent.core.errors import StoreUnavailable
-from flask_idempotent.core.record import Claim, State
+from flask_idempotent.core.record import Claim, Record, State
 from flask_idempotent.stores.memory import MemoryStore
 from flask_idempotent.testing import FakeClock
 from tests.stores.forking import in_child
@@ -200,6 +200,7 @@ class TestTime:
         clock = tmp_path / "clock"
         clock.write_text("+0\n")
         environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(sys.path),
             "LD_PRELOAD": svc_faketime,
             "FAKETIME_TIMESTAMP_FILE": str(clock),
             "FAKETIME_NO_CACHE": "1",
@@ -238,6 +239,25 @@ class TestForks:
             for thread in busy:
                 thread.join()
         assert store.get("of the child") is None
+
+    def test_a_child_finds_no_record_half_written(self) -> None:
+        store = MemoryStore(clock=FakeClock())
+        half_way, forked = threading.Event(), threading.Event()
+
+        class Slow(dict[str, Record]):
+            def __setitem__(self, key: str, record: Record) -> None:
+                super().__setitem__(key, record)
+                half_way.set()
+                forked.wait(0.3)  # nobody can fork now, so this is waited for in vain
+
+        store._records = Slow()
+        writer = threading.Thread(target=lambda: fill(store, 1, ttl=60))
+        writer.start()
+        half_way.wait(DEADLINE)
+        joined = in_child(lambda: store.delete("key 60 0") or pytest.fail("not there"))
+        forked.set()
+        assert joined()
+        writer.join()
 
     def test_a_child_tidies_up_by_itself(self) -> None:
         store = MemoryStore()

@@ -86,6 +86,9 @@ class TestSize:
         assert 59_000 < client.pttl(KEY) <= 60_001
         won = claim(store, lease=100)
         assert 199_000 < client.pttl(KEY) <= 200_001
+        assert store.settle(won, state=State.ISSUED, hold=0, ttl=0)
+        assert 59_000 < client.pttl(KEY) <= 60_001
+        won = claim(store, owner="ben", lease=100)
         assert store.settle(won, state=State.RUNNING, hold=200, ttl=60)
         assert 399_000 < client.pttl(KEY) <= 400_001
         assert complete(store, won)
