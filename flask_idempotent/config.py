@@ -84,7 +84,7 @@ class Settings:
         _known(config)
         for name, default in DEFAULTS.items():
             config.setdefault(PREFIX + name, copy(default))
-        _flag(PREFIX + "ENABLED", config[PREFIX + "ENABLED"])
+        flag(PREFIX + "ENABLED", config[PREFIX + "ENABLED"])
         _stores(PREFIX + "STORES", config[PREFIX + "STORES"])
         raw = {field.name: config[PREFIX + field.name.upper()] for field in fields(cls)}
         return cls(**{name: _CHECKS[name](PREFIX + name.upper(), value) for name, value in raw.items()})
@@ -188,19 +188,22 @@ def _integer(low: int, high: int) -> Callable[[str, Any], int]:
     return check
 
 
-def _flag(name: str, value: Any) -> bool:
+def flag(name: str, value: Any) -> bool:
+    """Check that a value is True or False."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False, not {value!r}.")
     return value
 
 
-def _message(name: str, value: Any) -> str | None:
+def text_or_none(name: str, value: Any) -> str | None:
+    """Check that a value is text or None."""
     if value is not None and not isinstance(value, str):
         raise ValueError(f"{name} must be text or None, not {value!r}.")
     return value
 
 
-def _optional_callable(name: str, value: Any) -> Any:
+def callable_or_none(name: str, value: Any) -> Any:
+    """Check that a value is callable or None."""
     if value is not None and not callable(value):
         raise ValueError(f"{name} must be a callable or None, not {value!r}.")
     return value
@@ -222,10 +225,10 @@ _CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "binding": binding,
     "ipv4_prefix": _integer(0, 32),
     "ipv6_prefix": _integer(0, 128),
-    "principal": _optional_callable,
+    "principal": callable_or_none,
     "on_duplicate": policy,
-    "restore_on_error": _flag,
-    "message": _message,
+    "restore_on_error": flag,
+    "message": text_or_none,
     "error_format": one_of("problem", "envelope"),
     "duplicate_status": _integer(200, 599),
     "store_down": one_of("refuse", "pass"),

@@ -150,8 +150,12 @@ def _scene(name: str, value: Any) -> str:
 def _fields(name: str, value: Any) -> Any:
     if callable(value) or isinstance(value, bool):
         return value if value is not True else None
-    if isinstance(value, str):
-        raise ValueError(f"{name} must be a list of names, as ('amount', 'currency'), not the text {value!r}.")
+    return _names(name, value)
+
+
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ValueError(f"{name} must be a list of names, as ('amount', 'currency'), not {value!r}.")
     return tuple(value)
 
 
@@ -160,8 +164,14 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "scene": _scene,
     "ttl": config.seconds,
     "lease": config.seconds,
+    "restore_on_error": config.flag,
+    "consume": config.flag,
     "on_duplicate": config.policy,
     "fingerprint": _fields,
-    "ignore": _fields,
+    "ignore": _names,
     "binding": config.binding,
+    "principal": config.callable_or_none,
+    "final": config.callable_or_none,
+    "message": config.text_or_none,
+    "description": config.text_or_none,
 }

@@ -397,6 +397,29 @@ def test_a_restful_app_that_serves_all_404s_itself(any_store):
     assert len(ledger) == 2
 
 
+@pytest.mark.case("S7")
+@pytest.mark.parametrize("framework", ["flask-smorest", "APIFlask"])
+def test_above_a_frameworks_route_it_is_an_error_too(framework):
+    app = apiflask.APIFlask("tests.helpers") if framework == "APIFlask" else Flask("tests.helpers")
+    app.config.update(API_TITLE="shop", API_VERSION="1", OPENAPI_VERSION="3.0.3")
+    set_up(app, None, {})
+    app.config["PROPAGATE_EXCEPTIONS"] = True
+    blueprint = flask_smorest.Blueprint("shop", "shop")
+    theirs = app if framework == "APIFlask" else blueprint
+    output = theirs.output(OrderSchema) if framework == "APIFlask" else theirs.response(200, OrderSchema)
+
+    @idempotent
+    @theirs.route("/orders", methods=["POST"])
+    @output
+    def order() -> dict[str, int]:
+        return {"number": 1}
+
+    if framework == "flask-smorest":
+        flask_smorest.Api(app).register_blueprint(blueprint)
+    with pytest.raises(RuntimeError, match=r"below the route"):
+        app.test_client().post("/orders")
+
+
 # --- Flask-Login -------------------------------------------------------------------------------------------------
 
 

@@ -179,6 +179,14 @@ def test_switched_off_nobody_looks():
 
 
 @pytest.mark.case("S7")
+@pytest.mark.parametrize("decorate", [idempotent, idempotent(), lambda view: idempotent(view, scene="order")])
+def test_with_and_without_parentheses(ledger, decorate):
+    app = make_app()
+    app.add_url_rule("/orders", "orders", decorate(view_of(ledger)), methods=["POST"])
+    assert_guarded(app, ledger)
+
+
+@pytest.mark.case("S7")
 def test_the_same_function_may_be_a_view_both_guarded_and_not(ledger):
     app = make_app()
     order = view_of(ledger)
@@ -809,6 +817,15 @@ def test_a_decorator_that_tries_again_is_under_the_guard_each_time(any_store, le
         (lambda: idempotent(ignore="sent_at"), ValueError, "ignore="),
         (lambda: idempotent(consume=True, on_duplicate="replay"), ValueError, "consume=True"),
         (lambda: idempotent(source="cookie"), ValueError, "source="),
+        (lambda: idempotent(fingerprint=7), ValueError, "fingerprint="),
+        (lambda: idempotent(ignore=False), ValueError, "ignore="),
+        (lambda: idempotent(ignore=lambda: ()), ValueError, "ignore="),
+        (lambda: idempotent(restore_on_error="no"), ValueError, "restore_on_error="),
+        (lambda: idempotent(consume=1), ValueError, "consume="),
+        (lambda: idempotent(principal="alice"), ValueError, "principal="),
+        (lambda: idempotent(final=404), ValueError, "final="),
+        (lambda: idempotent(message=7), ValueError, "message="),
+        (lambda: idempotent(description=object()), ValueError, "description="),
         (lambda: idempotent(retries=3), TypeError, "retries"),
     ],
 )

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 import itertools
+import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -101,6 +102,27 @@ def test_one_object_serves_two_apps_and_lends_neither_the_others_settings(valkey
     assert_refused(two.post("/orders", headers=header), "duplicate")
     assert [len(ledger) for ledger in ledgers] == [1, 1]
     assert vars(idempotency) == {}
+
+
+@pytest.mark.case("WIRE-01", "S9")
+def test_one_blueprint_in_two_apps_follows_the_settings_of_each(valkey, ledger):
+    blueprint = with_orders(Blueprint("shop", __name__), ledger)
+    apps = [
+        make_app(valkey.url, PREFIX="one", TOKEN_HEADER="X-One"),
+        make_app(valkey.url, PREFIX="two", ON_DUPLICATE="reject"),
+    ]
+    for app in apps:
+        app.register_blueprint(blueprint)
+    one, two = (app.test_client() for app in apps)
+    header = {"X-One": token_of(one)}
+    assert_refused(two.post("/orders", headers=header), "token_missing", 400)
+    assert_refused(two.post("/orders", headers={HEADER: header["X-One"]}), "token_unknown")
+    first, second = (one.post("/orders", headers=header) for _ in range(2))
+    assert_repeated(second, first)
+    header = {HEADER: token_of(two)}
+    assert two.post("/orders", headers=header).status_code == 201
+    assert_refused(two.post("/orders", headers=header), "duplicate")
+    assert len(ledger) == 2
 
 
 @pytest.mark.parametrize("again", [lambda app, first: first.init_app(app), lambda app, first: Idempotency(app)])
@@ -376,6 +398,36 @@ def test_a_blueprints_handler_goes_before_the_apps_and_only_for_its_own_views(an
     assert client.post("/shop/orders").text.startswith("blueprint: token_missing")
     assert client.post("/orders").text.startswith("app: token_missing")
     assert_refused(client.post("/orders", headers={HEADER: "x"}), "token_invalid", 400)
+
+
+@pytest.mark.case("WIRE-05", "S22")
+@pytest.mark.parametrize("policy", ["replay", "reject", "ignore", lambda refusal: ("restyled", 202)])
+def test_a_handler_that_turns_every_error_into_json_leaves_answers_alone(any_store, ledger, policy):
+    """The pattern of Flask's documentation: refusals are re-worded, replays are no errors."""
+    app = with_orders(make_app(any_store, ON_DUPLICATE=policy), ledger)
+
+    @app.errorhandler(HTTPException)
+    def as_json(error: Any) -> Any:
+        response = error.get_response()
+        response.data = json.dumps({"code": error.code, "name": error.name, "description": error.description})
+        response.content_type = "application/json"
+        return response
+
+    app.register_error_handler(Exception, lambda error: ("the app's 500", 500))
+    client = app.test_client()
+    missing = client.post("/orders")
+    assert (missing.status_code, missing.json["code"]) == (400, 400)
+    assert "token_missing" in missing.json["name"]
+    assert missing.content_length == len(missing.data)
+    data = {FIELD: token_of(client)}
+    first, second = (client.post("/orders", data=data) for _ in range(2))
+    if policy == "replay":
+        assert_repeated(second, first)
+    elif policy == "reject":
+        assert (second.status_code, "duplicate" in second.json["name"]) == (409, True)
+    else:
+        assert (second.status_code, second.text) == ((204, "") if policy == "ignore" else (202, "restyled"))
+    assert len(ledger) == 1
 
 
 @pytest.mark.case("S22", "WIRE-05")
