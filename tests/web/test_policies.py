@@ -18,6 +18,7 @@ from tests.helpers import (
     FIELD,
     REPLAYED,
     Ledger,
+    assert_never_logged,
     assert_refused,
     assert_repeated,
     body_of,
@@ -470,6 +471,44 @@ def test_description_and_scene_are_in_every_log_line_of_the_view(caplog: pytest.
         assert "order.create" in line
         assert "an order of the shop" in line
     assert [r.levelno for r in caplog.records][-2:] == [logging.INFO, logging.INFO]
+
+
+@pytest.mark.case("S23", "BODY-08")
+@pytest.mark.parametrize(
+    "spell", [str, str.upper, lambda token: token.replace("-", "")], ids=["issued", "upper", "bare"]
+)
+def test_whatever_happens_no_log_line_of_any_logger_holds_a_token(
+    valkey: RedisServer, caplog: pytest.LogCaptureFixture, spell: Callable[[str], str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    shop = Shop(valkey.url)
+    strict = Shop(valkey.url, ON_DUPLICATE="reject", RESTORE_ON_ERROR=False, PREFIX="strict")
+    tokens = []
+
+    def token(of: Shop = shop) -> str:
+        tokens.append(of.token())
+        return spell(tokens[-1])
+
+    done, failed, broken, foreign = token(), token(strict), token(), token()
+    shop.order(done)
+    shop.order(done)
+    shop.order(done, item="coffee")
+    strict.fails = True
+    strict.order(failed)
+    strict.order(failed)
+    shop.order(foreign, environ_base={"REMOTE_ADDR": "192.0.2.1"})
+    for key in valkey.control.scan_iter():
+        valkey.control.set(key, b"broken")
+    shop.order(broken)
+    shop.order(f"{broken}{broken}")
+    with shop.order_at_work(token()):
+        shop.order(spell(tokens[-1]))
+    valkey.control.flushall()
+    shop.order(foreign)
+
+    happened = {record.getMessage().split()[0] for record in caplog.records}
+    assert happened >= {"issued", "claimed", "completed", "duplicate", "refused", "kept_failed", "record_invalid"}
+    assert_never_logged(tokens, caplog.records)
 
 
 @pytest.mark.case("S9", "P5", "S2")
