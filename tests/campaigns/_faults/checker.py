@@ -46,8 +46,7 @@ class Complaint:
 class Findings:
     """What is wrong, and how often which thing happened.
 
-    :param refusals: for each token and each time that it was refused for now, seconds until it was served or refused
-        for good.
+    :param refusals: for each token that was refused for now, seconds until it was served or refused for good.
     """
 
     complaints: list[Complaint] = field(default_factory=list)
@@ -101,10 +100,12 @@ def _count(case: Case, counts: Counter[str], *, broken: bool) -> None:
 
 
 def _refusals(case: Case) -> Iterator[float]:
+    """A client that was served asks no more; what it asks later is no wait."""
     since: float | None = None
     for attempt in sorted(case.story.attempts, key=lambda attempt: attempt.end):
-        if attempt.answer in WAITING:
-            since = attempt.end if since is None else since
-        elif attempt.final and since is not None:
-            yield attempt.end - since
-            since = None
+        if attempt.final:
+            if since is not None:
+                yield attempt.end - since
+            return
+        if attempt.answer in WAITING and since is None:
+            since = attempt.end

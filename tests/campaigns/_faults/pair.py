@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from tests.live import HOST
 from tests.proxy import FaultProxy
@@ -53,7 +55,7 @@ class Pair:
     def save_and_restart(self) -> None:
         """With all data: the snapshot that an orderly end writes has it."""
         self.primary.control.config_set("appendonly", "no")
-        self.primary.control.shutdown(save=True)
+        self.primary.client(retry=Retry(NoBackoff(), 0)).shutdown(save=True)  # it has no reply to wait for
         _until(lambda: not self.primary.process.alive)
         self._restart_from_snapshot()
 

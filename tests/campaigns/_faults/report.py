@@ -65,7 +65,7 @@ def lines(history: History, findings: Findings) -> Iterator[str]:
 def _refusals(seconds: list[float]) -> Iterator[str]:
     if len(seconds) > 1:
         cuts = statistics.quantiles(seconds, n=100)
-        yield f"refused for now: {len(seconds)} times; seconds until served or refused for good:"
+        yield f"tokens refused for now: {len(seconds)}; seconds until they were served or refused for good:"
         yield f"  median {cuts[49]:.2f}, 99th {cuts[98]:.2f}, longest refusal {max(seconds):.2f}"
 
 

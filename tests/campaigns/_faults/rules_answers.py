@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tests.campaigns._faults.case import Case
-from tests.campaigns._faults.history import Attempt
+from tests.campaigns._faults.history import Attempt, Run
 
 REFUSALS = {
     "in_progress": 409,
@@ -64,6 +64,12 @@ def _others(case: Case, attempt: Attempt) -> Iterator[Attempt]:
     return (other for other in case.story.attempts if other.id != attempt.id and other.start <= attempt.end)
 
 
+def _begun(case: Case, attempt: Attempt) -> list[Run]:
+    """The runs that may have claimed before this was answered: a view's first mark may come later than its claim."""
+    starts = {other.id: other.start for other in case.story.attempts}
+    return [run for run in case.story.runs if starts.get(run.attempt, run.begin) <= attempt.end]
+
+
 def _in_progress(case: Case, attempt: Attempt) -> bool:
     return any(True for _ in _others(case, attempt))
 
@@ -73,22 +79,21 @@ def _reused(case: Case, attempt: Attempt) -> bool:
 
 
 def _duplicate(case: Case, attempt: Attempt) -> bool:
-    begun = [run for run in case.story.runs if run.begin <= attempt.end]
+    begun = _begun(case, attempt)
     if case.view == "consume":  # done at the claim, which may have been one without a reply, or without a run
         return bool(begun) or case.lost_reply_before(attempt)
     return case.view == "reject" and any(case.stands(run) for run in begun)
 
 
 def _unavailable(case: Case, attempt: Attempt) -> bool:
-    kept = any(run.kept is not None or run.outcome is None for run in case.story.runs if run.begin <= attempt.end)
+    kept = any(run.kept is not None or run.outcome is None for run in _begun(case, attempt))
     return case.view in ("replay", "strict") and kept
 
 
 def _failed(case: Case, attempt: Attempt) -> bool:
     half = any(
         run.outcome in ("raises", "fails") or run.end is None or run.end >= attempt.start
-        for run in case.story.runs
-        if run.begin <= attempt.end
+        for run in _begun(case, attempt)
     )
     return case.view == "strict" and (half or case.lost_reply_before(attempt) or _settle_failed(case))
 
