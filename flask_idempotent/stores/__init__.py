@@ -30,7 +30,7 @@ def from_url(url: str, *, prefix: str = "idempotency") -> Store:
         return store_from_url(url, prefix=prefix)
     if scheme.partition("+")[0] in _SQL:
         raise ValueError(f"{scheme}:// is not in this version: records cannot be kept in a database yet. Use {_KNOWN}")
-    raise ValueError(f"no store has URLs of the kind {scheme or url!r}; known are {_KNOWN}")
+    raise ValueError(f"no store has URLs of the kind {scheme!r}; known are {_KNOWN}")
 
 
 def from_object(obj: object, *, prefix: str = "idempotency") -> Store:

@@ -105,6 +105,11 @@ class TestRedisUrls:
         wanted = {"max": 7, "socket_timeout": 2, "timeout": 3, "protocol": 2, "db": 3, "port": 7, "password": "secret"}
         assert {name: options[name] for name in wanted} == wanted
 
+    @pytest.mark.parametrize("url", ["redis://h?no_such_option=1", "redis://h?db=many"])
+    def test_a_wrong_option_is_found_at_once_and_named(self, url: str) -> None:
+        with pytest.raises(ValueError, match="no_such_option|db"):
+            from_url(url)
+
     def test_nothing_is_connected_before_the_first_use(self, valkey: RedisServer) -> None:
         before = valkey.control.info("stats")["total_connections_received"]
         store = from_url(valkey.url)

@@ -28,6 +28,12 @@ def client_from_url(url: str) -> redis.Redis:
         "retry": Retry(NoBackoff(), 1, supported_errors=(BrokenConnection,)),
     }
     pool = redis.BlockingConnectionPool.from_url(_as_redis(url), **options)
+    try:
+        pool.connection_class(
+            **pool.connection_kwargs
+        )  # connects nothing; an unknown option must not wait for a request
+    except TypeError as error:
+        raise ValueError(f"the store's URL has an option that redis-py does not know: {error}") from error
     client = redis.Redis(connection_pool=pool)
     client.auto_close_connection_pool = True  # as in redis.Redis.from_url: a client that is dropped closes its pool
     return client
