@@ -133,9 +133,10 @@ class MemoryStore:
         removed = 0
         while True:
             with self._lock:
-                some = self._purge(self._now(), _PER_TURN, partly=True)
+                now = self._now()
+                some = self._purge(now, _PER_TURN) or self._purge_present(now)
             removed += some
-            if some < _PER_TURN:
+            if not some:
                 return removed
 
     def _now(self) -> int:
@@ -143,7 +144,8 @@ class MemoryStore:
 
     def _make_room(self, record: Record | None, now: int) -> None:
         if record is None and len(self._records) >= self._max_records:
-            self._purge(now, _PER_TURN, partly=True)
+            if not self._purge(now, _PER_TURN):
+                self._purge_present(now)
             if len(self._records) >= self._max_records:
                 raise StoreUnavailable(
                     f"The memory store is full: it holds {len(self._records)} records that still live. Raise its limit "
@@ -177,24 +179,25 @@ class MemoryStore:
         if not keys:
             self._seconds[second] = set()  # a set never shrinks; the second itself goes when it is over
 
-    def _purge(self, now: int, limit: int, *, partly: bool = False) -> int:
-        """Look at no more than ``limit`` records that end soonest, and remove the expired ones; return their number.
-
-        :param partly: look also into the present second, of which a part may have expired.
-        """
+    def _purge(self, now: int, limit: int) -> int:
+        """Remove at most ``limit`` records of the seconds that are over; return how many went."""
         removed = 0
-        over = now // MICROSECONDS + partly
-        while self._order and self._order[0] < over and removed < limit:
-            second = self._order[0]
-            keys = list(islice(self._seconds[second], limit - removed))
-            expired = [(key, record) for key in keys if (record := self._records[key]).expires_at <= now]
-            for key, record in expired:
-                self._forget(key, record)
-            removed += len(expired)
-            if self._seconds[second]:
-                break
-            del self._seconds[heapq.heappop(self._order)]
+        while self._order and self._order[0] < now // MICROSECONDS and removed < limit:
+            keys = self._seconds[self._order[0]]
+            while keys and removed < limit:
+                del self._records[keys.pop()]
+                removed += 1
+            if not keys:
+                del self._seconds[heapq.heappop(self._order)]
         return removed
+
+    def _purge_present(self, now: int) -> int:
+        """Look at some records of the second that is not over, and remove the expired ones; return how many went."""
+        keys = list(islice(self._seconds.get(now // MICROSECONDS, ()), _PER_TURN))
+        expired = [(key, record) for key in keys if (record := self._records[key]).expires_at <= now]
+        for key, record in expired:
+            self._forget(key, record)
+        return len(expired)
 
     def _next_turn(self) -> float | None:
         """Remove some expired records; return the seconds until there may be more, None when no record is left."""
@@ -215,9 +218,12 @@ class MemoryStore:
         self._thread = None  # threads do not survive a fork; the next write starts one
 
 
-def _start_thread(store: MemoryStore) -> threading.Thread:
+def _start_thread(store: MemoryStore) -> threading.Thread | None:
     thread = threading.Thread(target=_tidy, args=(weakref.ref(store),), name="idempotency-memory", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # no more threads, or the interpreter shuts down; every write purges, too
+        return None
     return thread
 
 

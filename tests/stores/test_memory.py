@@ -182,6 +182,18 @@ class TestGrowth:
             wait_until(lambda: store._thread is None)
             assert (store._records, store._seconds, store._order) == ({}, {}, [])
 
+    def test_without_a_thread_the_writes_purge(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refused(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", refused)
+        clock = FakeClock()
+        store = MemoryStore(clock=clock)
+        fill(store, 100, ttl=1)
+        clock.advance(3)
+        fill(store, 10, ttl=5)
+        assert len(store._records) == 10
+
     def test_a_store_that_nobody_holds_is_collected_with_its_thread(self) -> None:
         before = tidier_threads()
         store = MemoryStore()
