@@ -16,6 +16,7 @@ from .core.ids import new_token
 from .core.keys import SCENE
 from .web.attempt import Attempt
 from .web.cache import last_word, note_token
+from .web.look import expect
 from .web.markup import TokenInput
 from .web.present import present
 from .web.views import token_view
@@ -52,6 +53,7 @@ class Idempotency:
             raise RuntimeError("This app has an Idempotency already: call init_app once for each app.")
         state = AppState.make(app, Settings.read(app.config), store)
         app.extensions[EXTENSION] = state
+        expect(app)
         app.before_request(state.hook)
         app.after_request_funcs.setdefault(None, []).insert(0, last_word)
         app.teardown_request(state.teardown)

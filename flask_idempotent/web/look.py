@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+from weakref import WeakSet
 
 from flask import Flask
 
 from .marks import Mark, View, layers, mark_of, marks_made_on, where
 
 _logger = logging.getLogger(__name__)
+_apps: WeakSet[Flask] = WeakSet()
 
 
 @dataclass
@@ -40,6 +42,11 @@ class Seen:
         for (endpoint, _), mark in self.marks.items():
             found.setdefault(mark.scene or endpoint, mark)
         return found
+
+
+def expect(app: Flask) -> None:
+    """The app is set up, and will be looked at."""
+    _apps.add(app)
 
 
 def look(app: Flask, methods: frozenset[str]) -> Seen:
@@ -99,7 +106,8 @@ def _class_methods(view: View) -> Iterator[tuple[str, type]]:
 
 def _decorated_in_vain(app: Flask, seen: Seen) -> None:
     """A route decorator registers what is below it: an ``@idempotent`` above it guards nothing."""
-    registered = {mark for function in _functions(app) if (mark := mark_of(function)) is not None}
+    # In this app, or in another one: the same function may well be a bare view here and a guarded one there.
+    registered = {mark for each in list(_apps) for function in _functions(each) if (mark := mark_of(function))}
     for view in app.view_functions.values():
         for mark in marks_made_on(view):
             if mark not in registered and mark_of(view) is None:
