@@ -26,7 +26,7 @@ from tests.webservers import WebServer, gunicorn_argv
 
 APP = "tests.apps.ledger_app:create_app()"
 SERVERS = (("sync", 3, 1), ("gthread", 2, 4))  # worker class, workers, threads
-PROMISE = Promise(lease=1.5, life=3600.0)
+PROMISE = Promise(lease=1.5, life=900.0)
 CLIENTS = (2, 6)  # processes, threads in each
 PROGRESS = 10.0  # seconds between two lines
 
@@ -127,7 +127,7 @@ def play(
     """
     folder.mkdir(parents=True, exist_ok=True)
     with World.running(folder, seed, sabotage=sabotage, habits=habits) as world:
-        injector = Injector(world.pair, world.servers, random.Random(seed), folder, PROMISE.lease, lanes)
+        injector = Injector(world.pair, world.servers, random.Random(seed), folder, PROMISE, lanes)
         injector.run(seconds, Progress(folder))
         world.end_clients()
         for server in world.servers:

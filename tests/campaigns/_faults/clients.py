@@ -158,11 +158,11 @@ class Client:
         return False
 
     def _click(self, form: Form, tried: int, number: int) -> Attempt:
-        """The first at once, others with it or while a slow view may be at work. Some clients hang up early."""
+        """The first at once, others with it or while a slow view may be at work. Some hang up early, some soon."""
         chance = self._chance
         if number:
             time.sleep(chance.choice((0.0, chance.uniform(0, 0.3), chance.uniform(0.5, 3.0))))
-        patience = chance.uniform(0.01, 0.6) if chance.random() < 0.12 else PATIENCE
+        patience = chance.choices((PATIENCE, chance.uniform(0.8, 2.5), chance.uniform(0.01, 0.6)), (60, 28, 12))[0]
         return self._send(form, self._habits.plan(chance, tried), patience)
 
     def _repeat_late(self, form: Form) -> None:

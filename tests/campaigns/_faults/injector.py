@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from flask_idempotent.stores.redis import store as scripts
+from tests.campaigns._faults.case import Promise
 from tests.campaigns._faults.history import FAULTS, LEDGER, Fault, at_work
 from tests.campaigns._faults.pair import Pair
 from tests.webservers import WebServer
@@ -40,12 +41,12 @@ class Injector:
         servers: list[WebServer],
         chance: random.Random,
         folder: Path,
-        lease: float,
+        promise: Promise,
         lanes: Collection[str] = LANES,
     ) -> None:
         self._pair = pair
         self._servers = servers
-        self._lease = lease
+        self._promise = promise
         self._folder = folder
         self._file = (folder / FAULTS).open("a", encoding="utf-8")
         self._began = time.monotonic()
@@ -118,10 +119,12 @@ class Injector:
 
     def _freeze_past_lease(self, chance: random.Random) -> Steps:
         kind = "worker frozen past its lease" + chance.choice(("", " and killed"))
-        yield from self._freeze(kind, chance, self._lease * chance.uniform(1.2, 2.2))
+        yield from self._freeze(kind, chance, self._promise.lease * chance.uniform(1.2, 2.8))
 
     def _freeze_a_moment(self, chance: random.Random) -> Steps:
-        yield from self._freeze("worker frozen within its lease", chance, self._lease * chance.uniform(0.2, 0.8))
+        yield from self._freeze(
+            "worker frozen within its lease", chance, self._promise.lease * chance.uniform(0.2, 0.8)
+        )
 
     def _freeze(self, kind: str, chance: random.Random, seconds: float) -> Steps:
         pid = self._victim(chance)
@@ -207,7 +210,8 @@ class Injector:
             self._fail_over,
             self._fail_over_and_lose,
             self._full,
-            *(self._jump(kind, *(self._lease * edge for edge in edges)) for kind, edges in jumps.items()),
+            *(self._jump(kind, *(self._promise.lease * edge for edge in edges)) for kind, edges in jumps.items()),
+            self._jump("clock forward past every life", self._promise.life, self._promise.life + 100, loses="all"),
         ]
 
     def _at_once(self, kind: str, act: Callable[[], object], loses: str = "") -> Callable[[random.Random], Steps]:
@@ -258,10 +262,10 @@ class Injector:
             finally:
                 self._pair.make_room()
 
-    def _jump(self, kind: str, least: float, most: float) -> Callable[[random.Random], Steps]:
+    def _jump(self, kind: str, least: float, most: float, loses: str = "") -> Callable[[random.Random], Steps]:
         def jump(chance: random.Random) -> Steps:
             seconds = chance.uniform(least, most)
-            with self._fault(kind, seconds=seconds):
+            with self._fault(kind, seconds=seconds, loses=loses):
                 self._pair.move_clock(seconds)
             yield 0.0
 
