@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,63 +17,12 @@ from redis.exceptions import ResponseError
 from redis.retry import Retry
 
 from flask_idempotent.core.errors import StoreUnavailable
-from flask_idempotent.core.record import Claim, Record, State
-from flask_idempotent.stores import from_object, from_url
+from flask_idempotent.stores import from_object
 from flask_idempotent.stores.redis import store as module
 from tests.live import HOST, free_port
 from tests.proxy import FaultProxy
 from tests.servers import RedisCluster, RedisServer
-from tests.stores.forking import in_child
-
-Connect = Callable[[str], Any]
-KEY = "idempotency:k"
-HELD = Claim(KEY, Record(State.RUNNING, fence=1, held_until=1, expires_at=1, owner="anna"))
-SOON = 1.5  # seconds; each wait of ours is 0.4
-
-
-@pytest.fixture
-def connect() -> Iterator[Connect]:
-    """``connect(url)``: a store, closed after the test: the errors that tests keep hold it in their frames."""
-    made: list[Any] = []
-
-    def make(url: str) -> Any:
-        made.append(from_url(url))
-        return made[-1]
-
-    yield make
-    for store in made:
-        store._client.close()
-
-
-def steps(store: Any) -> list[Callable[[], Any]]:
-    """All that may need the server."""
-    return [
-        lambda: store.issue(KEY, binding="b", scene="", ttl=60),
-        lambda: store.claim(KEY, owner="anna", lease=30, ttl=60, binding="b"),
-        lambda: store.settle(HELD, state=State.DONE, hold=0, ttl=60, result=b"answer"),
-        lambda: store.get(KEY),
-        lambda: store.delete(KEY),
-        lambda: list(store.scan()),
-    ]
-
-
-def writes(store: Any) -> list[Callable[[], Any]]:
-    return steps(store)[:3]
-
-
-def is_away(step: Callable[[], Any]) -> StoreUnavailable:
-    """The step is refused soon, and the driver's error is kept."""
-    started = time.monotonic()
-    with pytest.raises(StoreUnavailable) as caught:
-        step()
-    assert time.monotonic() - started < SOON
-    assert isinstance(caught.value.__cause__, redis.RedisError)
-    return caught.value
-
-
-def works(store: Any) -> None:
-    for step in steps(store):
-        step()
+from tests.stores.outage_steps import KEY, SOON, Answering, Connect, is_away, steps, works, writes
 
 
 class TestAway:
@@ -248,55 +196,6 @@ class TestRefusing:
         assert refused >= 6
 
 
-class TestPool:
-    def test_ours_waits_a_moment_for_a_connection(self, connect: Connect, valkey: RedisServer) -> None:
-        store = connect(f"{valkey.url}?max_connections=1")
-        works(store)
-        pool = store._client.connection_pool
-        taken = pool.get_connection()
-        for step in steps(store):
-            is_away(step)
-        pool.release(taken)
-        works(store)
-
-    def test_a_client_of_the_apps_that_has_none_left(self, valkey: RedisServer) -> None:
-        client = valkey.client(max_connections=1)
-        store = from_object(client)
-        taken = client.connection_pool.get_connection()
-        for step in steps(store):
-            is_away(step)
-        client.connection_pool.release(taken)
-        works(store)
-
-    def test_many_threads_share_few_connections(self, connect: Connect, valkey: RedisServer) -> None:
-        store = connect(f"{valkey.url}?max_connections=2&timeout=20")
-
-        def work(number: int) -> int:
-            answer = store.claim(f"idempotency:{number}", owner=f"{number}", lease=30, ttl=60)
-            return int(answer.owner)
-
-        with ThreadPoolExecutor(20) as pool:
-            assert list(pool.map(work, range(1_000))) == list(range(1_000))
-        assert len(store._client.connection_pool._connections) <= 2
-
-
-class TestForks:
-    def test_no_connection_is_shared_across_a_fork(self, connect: Connect, valkey: RedisServer) -> None:
-        store = connect(valkey.url)
-        works(store)
-
-        def work(process: int) -> None:
-            for n in range(200):
-                owner = f"{process}-{n}"
-                answer = store.claim(f"idempotency:{owner}", owner=owner, lease=30, ttl=60)
-                assert isinstance(answer, Claim)
-                assert answer.owner == owner
-
-        children = [in_child(lambda process=process: work(process)) for process in (1, 2, 3)]  # type: ignore[misc]
-        work(0)
-        assert all(joined() for joined in children)
-
-
 class TestOurOwnMistakes:
     @pytest.mark.parametrize("body", [b"return nothing.there", b"return redis.call('GET')", b"this is not Lua"])
     def test_a_broken_script_is_not_an_outage(
@@ -310,39 +209,6 @@ class TestOurOwnMistakes:
         store = connect(valkey.url)
         with pytest.raises((TypeError, AttributeError)):
             store.issue(KEY, binding=None, scene="", ttl=60)
-
-
-class Answering:
-    """A server that says the same to everything."""
-
-    def __init__(self, line: bytes) -> None:
-        self._line = line
-        self._listener = socket.create_server((HOST, 0))
-        self.url = f"redis://{HOST}:{self._listener.getsockname()[1]}?protocol=2"
-        self.accepted = 0
-
-    def __enter__(self) -> Answering:
-        threading.Thread(target=self._serve, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self.accepted += 1
-            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
-
-    def _answer(self, connection: socket.socket) -> None:
-        with connection:
-            while asked := connection.recv(65_536):
-                lines = asked.count(b"\r\n*") + asked.startswith(b"*")
-                polite = b"+OK\r\n" if b"SETINFO" in asked.upper() else self._line
-                connection.sendall(polite * lines)
 
 
 def _ignoring(work: Callable[[], Any]) -> None:

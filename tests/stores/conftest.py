@@ -1,0 +1,33 @@
+"""Redis stores as fixtures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from flask_idempotent.stores import from_url
+from flask_idempotent.stores.redis import RedisStore
+from tests.servers import RedisServer
+from tests.stores.redis_steps import made
+
+
+@pytest.fixture
+def store(redis_server: RedisServer) -> RedisStore:
+    """A store on each server in turn."""
+    return made(redis_server.url)
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[str], Any]]:
+    """``connect(url)``: a store, closed after the test: the errors that tests keep hold it in their frames."""
+    opened: list[Any] = []
+
+    def connect(url: str) -> Any:
+        opened.append(from_url(url))
+        return opened[-1]
+
+    yield connect
+    for store in opened:
+        store._client.close()

@@ -1,0 +1,60 @@
+"""The Redis store's connections: pools, threads, forks."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from flask_idempotent.core.record import Claim
+from flask_idempotent.stores import from_object
+from tests.servers import RedisServer
+from tests.stores.forking import in_child
+from tests.stores.outage_steps import Connect, is_away, steps, works
+
+
+class TestPool:
+    def test_ours_waits_a_moment_for_a_connection(self, connect: Connect, valkey: RedisServer) -> None:
+        store = connect(f"{valkey.url}?max_connections=1")
+        works(store)
+        pool = store._client.connection_pool
+        taken = pool.get_connection()
+        for step in steps(store):
+            is_away(step)
+        pool.release(taken)
+        works(store)
+
+    def test_a_client_of_the_apps_that_has_none_left(self, valkey: RedisServer) -> None:
+        client = valkey.client(max_connections=1)
+        store = from_object(client)
+        taken = client.connection_pool.get_connection()
+        for step in steps(store):
+            is_away(step)
+        client.connection_pool.release(taken)
+        works(store)
+
+    def test_many_threads_share_few_connections(self, connect: Connect, valkey: RedisServer) -> None:
+        store = connect(f"{valkey.url}?max_connections=2&timeout=20")
+
+        def work(number: int) -> int:
+            answer = store.claim(f"idempotency:{number}", owner=f"{number}", lease=30, ttl=60)
+            return int(answer.owner)
+
+        with ThreadPoolExecutor(20) as pool:
+            assert list(pool.map(work, range(1_000))) == list(range(1_000))
+        assert len(store._client.connection_pool._connections) <= 2
+
+
+class TestForks:
+    def test_no_connection_is_shared_across_a_fork(self, connect: Connect, valkey: RedisServer) -> None:
+        store = connect(valkey.url)
+        works(store)
+
+        def work(process: int) -> None:
+            for n in range(200):
+                owner = f"{process}-{n}"
+                answer = store.claim(f"idempotency:{owner}", owner=owner, lease=30, ttl=60)
+                assert isinstance(answer, Claim)
+                assert answer.owner == owner
+
+        children = [in_child(lambda process=process: work(process)) for process in (1, 2, 3)]  # type: ignore[misc]
+        work(0)
+        assert all(joined() for joined in children)

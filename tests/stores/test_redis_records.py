@@ -1,0 +1,112 @@
+"""The Redis store's records: size, life, time to the microsecond, results."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import replace
+
+import pytest
+
+from flask_idempotent.core.keys import digest, store_key, token_digest
+from flask_idempotent.core.record import Claim, Record, State, Verdict
+from flask_idempotent.stores.redis import RedisStore, layout
+from tests.servers import RedisServer
+from tests.stores.redis_steps import KEY, claim, complete, issue, made, put
+
+HAND_MADE = Claim(KEY, Record(State.RUNNING, fence=1_000_000, held_until=1_000_000, expires_at=1_000_000, owner="anna"))
+
+
+class TestSize:
+    def test_an_issued_token_takes_160_bytes_at_most(self, store: RedisStore, redis_server: RedisServer) -> None:
+        for _ in range(20):
+            key = store_key("idempotency", token_digest(secrets.token_hex(16)))
+            store.issue(key, binding=digest("ip", secrets.token_hex(4)), scene="", ttl=3600)
+            assert 100 < redis_server.client().memory_usage(key) <= 160
+
+    def test_the_server_itself_drops_what_has_expired(self, store: RedisStore, redis_server: RedisServer) -> None:
+        client = redis_server.client()
+        issue(store, ttl=60)
+        assert 59_000 < client.pttl(KEY) <= 60_001
+        won = claim(store, lease=100)
+        assert 199_000 < client.pttl(KEY) <= 200_001
+        assert store.settle(won, state=State.ISSUED, hold=0, ttl=0)
+        assert 59_000 < client.pttl(KEY) <= 60_001
+        won = claim(store, owner="ben", lease=100)
+        assert store.settle(won, state=State.RUNNING, hold=200, ttl=60)
+        assert 399_000 < client.pttl(KEY) <= 400_001
+        assert complete(store, won)
+        assert 59_000 < client.pttl(KEY) <= 60_001
+
+
+class TestExactTime:
+    """The server drops by the millisecond; a record ends by the microsecond."""
+
+    def put_expired(self, store: RedisStore, ago: int) -> Record:
+        """A record that ended some microseconds ago, though the server still holds it."""
+        seconds, micros = store._client.execute_command("TIME")
+        end = int(seconds) * 1_000_000 + int(micros) - ago
+        record = Record(State.ISSUED, expires_at=end, issued_until=end, binding="b")
+        put(store, layout.pack(record))
+        return record
+
+    @pytest.mark.parametrize("ago", [1, 999, 5_000_000])
+    def test_expired_is_absent_though_the_server_holds_it(self, ago: int, store: RedisStore) -> None:
+        self.put_expired(store, ago)
+        assert store.get(KEY) is None
+        assert claim(store, must_exist=True).__class__.__name__ == "Absent"
+        issue(store)
+        assert isinstance(claim(store, must_exist=True), Claim)
+        for step in (lambda: claim(store), lambda: store.settle(HAND_MADE, state=State.DONE, hold=0, ttl=60)):
+            self.put_expired(store, ago)
+            assert step()
+            record = store.get(KEY)
+            assert record is not None
+            assert record.owner == "anna"
+
+    def test_the_server_holds_it_to_the_end(self, redis_url: str) -> None:
+        store = made(redis_url)
+        for n in range(20):
+            issue(store, f"{n}", ttl=60.000001)
+            record = store.get(f"{n}")
+            assert record is not None
+            assert store._client.execute_command("PEXPIRETIME", f"{n}") * 1000 >= record.expires_at
+
+    def test_a_life_of_a_century_is_the_longest(self, store: RedisStore) -> None:
+        issue(store, ttl=1e12)
+        record = store.get(KEY)
+        assert record is not None
+        years = (record.expires_at / 1_000_000 - time.time()) / (365 * 86_400)
+        assert 99.9 < years < 100.1
+        assert isinstance(claim(store, lease=1e12, ttl=float("inf")), Claim)
+        assert store.get(KEY) is not None
+
+
+def test_a_fence_grows_though_the_servers_clock_is_set_back(clock_valkey: RedisServer) -> None:
+    store = made(clock_valkey.url)
+    issue(store, ttl=86_400)
+    first = claim(store, must_exist=True)
+    assert store.settle(first, state=State.ISSUED, hold=0, ttl=0)
+    clock_valkey.move_clock(-3600)
+    second = claim(store, owner="ben", must_exist=True)
+    assert second.fence == first.fence + 1
+
+
+def test_a_day_passes_on_the_server(clock_valkey: RedisServer) -> None:
+    store = made(clock_valkey.url)
+    won = claim(store, ttl=86_400)
+    assert store.settle(won, state=State.DONE, hold=0, ttl=86_400, result=b"answer")
+    clock_valkey.move_clock(86_390)
+    assert claim(store, owner="ben").verdict is Verdict.DONE
+    clock_valkey.move_clock(11)
+    assert store.get(KEY) is None
+    assert isinstance(claim(store, owner="ben"), Claim)
+
+
+@pytest.mark.parametrize("size", [0, 1, 1024, 1024 * 1024])
+def test_a_result_of_any_size_comes_back_with_the_refusal(size: int, store: RedisStore) -> None:
+    result = secrets.token_bytes(size)
+    assert complete(store, claim(store), result)
+    answer = claim(store, owner="ben")
+    assert answer.record.result == result
+    assert replace(answer.record, result=None).result is None
