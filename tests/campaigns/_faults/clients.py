@@ -26,7 +26,7 @@ from tests.live import HOST
 
 STOP = "STOP"
 PATIENCE = 5.0  # seconds that a client waits for a byte
-REMEMBERED = 40  # tokens that each thread asks for again at the very end
+REMEMBERED = 20  # tokens that each thread asks for again at the very end
 VIEWS = ("replay", "replay", "reject", "strict", "consume")
 FORMS = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
 QUIET: dict[str, Any] = {"ends": "returns", "before": 0.0, "after": 0.0, "keep": False}
@@ -128,7 +128,7 @@ class Client:
     def _remember(self, form: Form) -> None:
         if len(self._served) < REMEMBERED:
             self._served.append(form)
-        elif self._chance.random() < 0.1:
+        elif self._chance.random() < 0.3:
             self._served[self._chance.randrange(REMEMBERED)] = form
 
     def _fetch(self) -> Form | None:
