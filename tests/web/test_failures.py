@@ -673,21 +673,49 @@ def test_when_keep_fails_the_view_goes_on_and_its_success_is_recorded(caplog: py
 # -- the late owner ------------------------------------------------------------------------------------------------
 
 
-def late_owner_app(
-    ending: str, store: Any, let_pass: Callable[[float], Any], **config: Any
-) -> tuple[Any, Ledger, list[Any]]:
-    """A view that lets its lease pass; the same token comes again and takes over; then it ends in some way."""
-    app, ledger = make_app(store, LEASE=10, TOKEN_TTL=1000, **config), Ledger()
-    taken: list[Any] = []
+class LateOwner:
+    """A view that lets its lease pass; the same token comes again and takes over; then the first ends in some way.
 
-    @app.post("/work")
-    @idempotent
-    def work() -> Any:
-        number = ledger.add()
-        if number > 1:
-            return {"owner": number}, 201
-        let_pass(10)
-        taken.append(send(app.test_client(), request.form[FIELD]))
+    :param first: whether the second one has ended before the late one does.
+    """
+
+    def __init__(
+        self, ending: str, store: Any, let_pass: Callable[[float], Any], *, first: bool = False, **config: Any
+    ) -> None:
+        app = make_app(store, LEASE=10, TOKEN_TTL=1000, **config)
+        self.client, self.ledger = app.test_client(), Ledger()
+        self._entered, self._go_on = threading.Event(), threading.Event()
+        self._second = threading.Thread(target=self._take_over)
+
+        def work() -> Any:
+            number = self.ledger.add()
+            if number > 1:
+                self._entered.set()
+                assert self._go_on.wait(30)
+                return {"owner": number}, 201
+            let_pass(10)
+            self._second.start()
+            assert self._entered.wait(10)
+            if first:
+                self.let_the_second_end()
+            return self._end(ending)
+
+        app.add_url_rule("/work", "work", idempotent(work), methods=["POST"])
+        self.token = token_of(self.client)
+
+    def _take_over(self) -> None:
+        self.second = self.send(self.client.application.test_client())
+
+    def let_the_second_end(self) -> Any:
+        self._go_on.set()
+        self._second.join()
+        return self.second
+
+    def send(self, client: Any = None) -> Any:
+        return send(client or self.client, self.token)
+
+    @staticmethod
+    def _end(ending: str) -> Any:
         if ending == "raises":
             raise AppError("late")
         if ending == "keeps":
@@ -696,41 +724,42 @@ def late_owner_app(
             current_claim.restore()
         return {"owner": 1}, 503 if ending == "fails" else 200
 
-    return app.test_client(), ledger, taken
-
 
 LATE = {"succeeds": 200, "raises": 500, "fails": 503, "keeps": 200, "restores": 200}
 
 
 @pytest.mark.case("FAIL-03", "S4")
 @pytest.mark.parametrize("ending", LATE)
+@pytest.mark.parametrize("first", [False, True], ids=["second at work", "second done"])
 def test_a_late_owner_whose_lease_was_taken_over_can_do_nothing(
-    caplog: pytest.LogCaptureFixture, policy: str, ending: str
+    caplog: pytest.LogCaptureFixture, policy: str, first: bool, ending: str
 ) -> None:
     clock = FakeClock()
-    client, ledger, taken = late_owner_app(ending, MemoryStore(clock=clock), clock.advance, ON_DUPLICATE=policy)
-    token = token_of(client)
+    late = LateOwner(ending, MemoryStore(clock=clock), clock.advance, first=first, ON_DUPLICATE=policy)
 
-    late = send(client, token)
+    answer = late.send()
 
-    assert (taken[0].status_code, taken[0].get_json()) == (201, {"owner": 2})
-    assert late.status_code == LATE[ending]  # its own answer, unhidden
-    assert_repeated(send(client, token), taken[0], policy)
-    assert len(ledger) == 2
+    assert answer.status_code == LATE[ending]  # its own, unhidden
+    if not first:
+        assert_refused(late.send(), "in_progress")
+    second = late.let_the_second_end()
+    assert (second.status_code, second.get_json()) == (201, {"owner": 2})
+    assert_repeated(late.send(), second, policy)
+    assert len(late.ledger) == 2
     assert events_logged(caplog.records, logging.WARNING) == ["taken_over"]
     assert events_logged(caplog.records, logging.ERROR) == ["claim_lost"]
-    assert_never_logged([token], caplog.records)
+    assert_never_logged([late.token], caplog.records)
 
 
 @pytest.mark.case("FAIL-03", "S4")
 def test_a_late_owner_can_do_nothing_on_a_real_server_either(clock_valkey: RedisServer) -> None:
     for ending, status in LATE.items():
-        client, ledger, taken = late_owner_app(ending, clock_valkey.url, clock_valkey.move_clock)
-        token = token_of(client)
+        late = LateOwner(ending, clock_valkey.url, clock_valkey.move_clock)
 
-        assert send(client, token).status_code == status
-        assert_repeated(send(client, token), taken[0])
-        assert len(ledger) == 2
+        assert late.send().status_code == status
+        assert_refused(late.send(), "in_progress")
+        assert_repeated(late.send(), late.let_the_second_end())
+        assert len(late.ledger) == 2
 
 
 @pytest.mark.case("FAIL-03")
