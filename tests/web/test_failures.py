@@ -758,7 +758,8 @@ def test_a_late_owner_can_do_nothing_on_a_real_server_either(clock_valkey: Redis
 
         assert late.send().status_code == status
         assert_refused(late.send(), "in_progress")
-        assert_repeated(late.send(), late.let_the_second_end())
+        second = late.let_the_second_end()
+        assert_repeated(late.send(), second)
         assert len(late.ledger) == 2
 
 
