@@ -20,7 +20,7 @@ PARTS = (["tests", "--ignore=tests/browser", "-n", "2", "--dist", "loadgroup"], 
 
 
 def run(*, only_list: bool) -> int:
-    """The exit code: 1 if a test passes without the product that has no reason to, or was not reached at all."""
+    """The exit code: 1 if a test passes without the product that has no reason to, or showed nothing."""
     marked = _collect()
     _print_table(marked)
     return 0 if only_list else _run_switched_off(set(marked))
@@ -59,8 +59,8 @@ def _reported(arguments: list[str], seconds: float | None) -> dict[str, tuple[li
 
 
 def _worse(one: str | None, other: str | None) -> str | None:
-    """A test has failed if its setup, its call or its teardown did."""
-    return "failed" if "failed" in (one, other) else other or one
+    """A test has failed if its call or its teardown did; without its setup it has shown nothing."""
+    return next((worse for worse in ("not set up", "failed") if worse in (one, other)), other or one)
 
 
 def _print_table(marked: Mapping[str, Iterable[str]]) -> None:
@@ -91,12 +91,15 @@ def _run_switched_off(marked: set[str]) -> int:
         click.echo(f"passes without the product: {node}")
     for name in unknown:
         click.echo(f"listed in {ALLOWED.name}, but there is no such marked test: {name}")
+    broken = sorted(node for node, outcome in outcomes.items() if outcome == "not set up")
+    for node in broken:
+        click.echo(f"its setup fails without the product, so that it shows nothing: {node}")
     reached = {_test(node) for node, outcome in outcomes.items() if outcome is not None}
     unshown = sorted({_test(node) for node in outcomes} - reached)
     for name in unshown:
         click.echo(f"not reached in {BOUND:.0f} s with any parameters: {name}")
     _say_counts(outcomes, passed, unexplained)
-    return 1 if unexplained or unknown or unshown else 0
+    return 1 if unexplained or unknown or broken or unshown else 0
 
 
 def _test(node: str) -> str:

@@ -90,10 +90,11 @@ def test_only_a_part_that_was_left_out_whole_may_be_empty(monkeypatch, left_out,
     assert (counts["failed"], counts["browser"]) == (failed, left_out.get("browser", 0))
 
 
-def test_a_failed_setup_is_a_failed_test():
+def test_a_failed_part_is_a_failed_test_and_without_its_setup_it_shows_nothing():
     assert cases._worse(None, "passed") == "passed"
     assert cases._worse("passed", "failed") == "failed"
     assert cases._worse("failed", "passed") == "failed"
+    assert cases._worse("not set up", "passed") == "not set up"
 
 
 @pytest.mark.parametrize("name", ["t.py", "t.py::C", "t.py::C::a", "t.py::C::a[x]"])
