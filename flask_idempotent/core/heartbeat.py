@@ -7,6 +7,7 @@ nothing. A worker that is frozen gives no news, and loses its claim.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .hold import Hold
+
+_logger = logging.getLogger("flask_idempotent")
 
 
 class Heartbeat:
@@ -44,12 +47,18 @@ class Heartbeat:
 
     def _start(self, tick: float) -> None:
         with self._lock:
-            self._tick = min(tick, self._tick)
+            self._tick = min(tick, self._tick, threading.TIMEOUT_MAX)
+            thread = None
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="flask_idempotent-heartbeat", daemon=True)
-                self._thread.start()
-            else:
-                self._sooner.set()
+                thread = threading.Thread(target=self._run, name="flask_idempotent-heartbeat", daemon=True)
+                self._thread = thread
+        self._sooner.set()
+        if thread is not None:
+            # Without the lock: under gevent a start lets others run, and a lock made before it was patched stops all.
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads, or the interpreter shuts down; the next view tries again
+                self._thread = None
 
     def _run(self) -> None:
         sooner = self._sooner
@@ -57,12 +66,22 @@ class Heartbeat:
             if sooner.wait(self._tick):
                 sooner.clear()
                 continue
-            for hold, news in list(self._news.items()):
-                now = time.monotonic()
-                if now - news >= hold.terms.lease / 3 and hold in self._news:
-                    self._news[hold] = now
-                    if not hold.extend():
-                        self._news.pop(hold, None)
+            for hold, news in self._news.copy().items():
+                try:
+                    self._look_at(hold, news)
+                except Exception:
+                    # A store or a listener of the app's own: the other claims still need their news.
+                    _logger.exception("The heartbeat could not extend the claim of digest %s.", hold.terms.digest)
+
+    def _look_at(self, hold: Hold, news: float) -> None:
+        now = time.monotonic()
+        if now - news < hold.terms.lease / 3 or hold not in self._news:
+            return
+        extended = hold.try_extend()
+        if extended and hold in self._news:
+            self._news[hold] = now
+        if extended is False or hold.settled:  # settled: the view was over meanwhile
+            self._news.pop(hold, None)
 
 
 heartbeat = Heartbeat()

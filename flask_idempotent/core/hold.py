@@ -100,12 +100,16 @@ class Hold:
 
         :returns: False if the claim was lost, because its lease was over and another owner has it.
         """
+        return self.try_extend() is not False
+
+    def try_extend(self) -> bool | None:
+        """The same, and None if the store did not answer: the claim may be asked for again soon."""
         if self.settled or self._stands_as_done:
             return True
         try:
             extended = self.guard.extend(self)
         except StoreUnavailable:
-            return True  # not known to be lost
+            return None
         if not extended and not self.settled:
             self._tell_lost()
         return extended
