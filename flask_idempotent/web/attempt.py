@@ -135,12 +135,10 @@ class Attempt:
         hold = self.hold
         if hold is None or hold.settled:
             return
-        if self.outcome is not None:
-            hold.complete()
-        elif not self.entered:
-            hold.restore()
+        if self.entered:
+            hold.complete()  # it succeeded, or final= broke on what it answered: its effect may have happened
         else:
-            self._fail()
+            hold.restore()
 
     def _terms(self) -> Terms:
         rules = self.rules

@@ -379,6 +379,25 @@ def test_final_is_given_status_and_headers_of_every_shape(shape: str) -> None:
     assert len(ledger) == 1
 
 
+@pytest.mark.case("S7", "S5")
+@pytest.mark.parametrize("propagate", [False, True])
+def test_a_final_that_breaks_is_the_apps_error_and_nothing_is_run_again(any_store: Any, propagate: bool) -> None:
+    def final(response: Any) -> bool:
+        return bool(response.json["ok"])  # it is given status_code and headers only
+
+    client, ledger = working([done], any_store, options={"final": final}, PROPAGATE_EXCEPTIONS=propagate)
+    token = token_of(client)
+
+    if propagate:
+        with pytest.raises(AttributeError):
+            send(client, token)
+    else:
+        assert send(client, token).status_code == 500
+    assert_refused(send(client, token), "response_unavailable")
+
+    assert len(ledger) == 1
+
+
 @pytest.mark.case("S5")
 def test_an_exception_is_a_failure_whatever_final_says(any_store: Any) -> None:
     client, ledger = working([FAILURES["exception"], done], any_store, options={"final": lambda response: True})
