@@ -7,6 +7,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeVar
 
 from . import events
@@ -36,8 +37,8 @@ BUDGET: Final = 1.0
 LONGEST_HINT: Final = 2.0
 """Seconds: the longest Retry-After for a running claim. It is a hint, not the lease."""
 _SETTLE_PAUSES: Final = (0.0, 0.05, 0.2, 0.4)
-_MOST_LOST: Final = 1000
-_RELEASED_AT_ONCE: Final = 5
+_MOST_OWED: Final = 1000
+_PAID_AT_ONCE: Final = 5
 
 _logger = logging.getLogger("flask_idempotent")
 
@@ -55,7 +56,7 @@ class Guard:
         self.prefix = prefix
         self._listener = listener
         self._breaker = Breaker()
-        self._lost: deque[Hold] = deque(maxlen=_MOST_LOST)
+        self._owed: deque[tuple[Hold, State]] = deque(maxlen=_MOST_OWED)
 
     def issue(self, digest: str, *, binding: str, scene: str, ttl: float) -> None:
         """Record a token.
@@ -74,7 +75,7 @@ class Guard:
             self.tell("store_unavailable", digest=digest, scene=scene, reason=error.describe())
             error.retry_after = 1
             raise error from error.__cause__
-        self._release_lost()
+        self._pay()
         self.tell("issued", digest=digest, scene=scene)
 
     def claim(self, terms: Terms) -> Hold:
@@ -91,7 +92,7 @@ class Guard:
             error.retry_after = 1
             error.lost = hold
             raise
-        self._release_lost()
+        self._pay()
         if isinstance(answer, Claim):
             hold.claim = answer
             self._tell_claimed(terms, answer)
@@ -119,19 +120,29 @@ class Guard:
     def release(self, hold: Hold) -> None:
         """Give back a claim whose reply never came. It may lie in the store all the same, or come late, when a store
         that stood still reads what was sent to it: so it is asked again once the store answers."""
-        claim = self._unconfirmed(hold)
-        try:
-            self._breaker.call(lambda: self.store.settle(claim, state=State.ISSUED, hold=0, ttl=0))
-        except StoreUnavailable:
-            self._lost.append(hold)
+        self._owed.append((hold, State.ISSUED))
+        self._pay()
 
-    def _release_lost(self) -> None:
-        for _ in range(min(len(self._lost), _RELEASED_AT_ONCE)):
+    def owe(self, hold: Hold, state: State) -> None:
+        """The store could not be told how the work ended: tell it once it answers, before the lease is over with luck.
+        Without the result, which may be large: a duplicate then learns that it was done, and that is what counts."""
+        self._owed.append((hold, state))
+
+    def _pay(self) -> None:
+        """Tell the store what it is owed, a little at a time."""
+        for _ in range(min(len(self._owed), _PAID_AT_ONCE)):
             try:
-                hold = self._lost.popleft()
+                hold, state = self._owed.popleft()
             except IndexError:  # another thread was faster
                 return
-            self.release(hold)
+            try:
+                self._breaker.call(partial(self._tell_once, hold, state))
+            except StoreUnavailable:
+                self._owed.append((hold, state))
+                return
+
+    def _tell_once(self, hold: Hold, state: State) -> None:
+        self.store.settle(hold.claim or self._unconfirmed(hold), state=state, hold=0, ttl=hold.terms.ttl)
 
     def tell(
         self, name: str, terms: Terms | None = None, *, digest: str = "", scene: str = "", reason: str = ""

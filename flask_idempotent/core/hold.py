@@ -130,6 +130,7 @@ class Hold:
             counts = self.guard.settle(self, state, result)
         except StoreUnavailable as error:
             self.guard.tell("settle_failed", self.terms, reason=error.describe())
+            self.guard.owe(self, state)
             return False
         if counts:
             self.guard.tell(event, self.terms)

@@ -481,6 +481,45 @@ def test_when_settling_fails_for_good_it_is_one_error_and_raises_nothing(
     assert bench.time() - started < 1
 
 
+@pytest.mark.case("REDIS-04", "REDIS-06")
+@pytest.mark.parametrize(
+    ("ending", "state"),
+    [("complete", State.DONE), ("keep", State.DONE), ("restore", State.ISSUED), ("fail", State.FAILED)],
+)
+def test_what_the_store_could_not_be_told_it_is_told_once_it_answers_again(
+    bench: Bench, ending: str, state: State
+) -> None:
+    bench.issue()
+    hold = bench.claim()
+    bench.store.lost_commands = 99
+    getattr(hold, ending)()
+    bench.store.lost_commands = 0
+    assert bench.record.state is State.RUNNING
+
+    bench.guard.issue("e" * 24, binding="", scene="", ttl=100)  # anything that the store answers
+
+    assert bench.record.state is state  # else its lease ends, and a retry runs what was done
+    bench.clock.advance(11)
+    if state is not State.ISSUED:
+        with pytest.raises((Duplicate, Failed)):
+            bench.claim()
+
+
+@pytest.mark.case("REDIS-04", "S4")
+def test_what_the_store_hears_late_does_not_undo_a_takeover(bench: Bench) -> None:
+    bench.issue()
+    late = bench.claim()
+    bench.store.lost_commands = 99
+    late.complete()
+    bench.store.lost_commands = 0
+    bench.clock.advance(11)
+
+    owner = bench.claim()
+    bench.guard.issue("e" * 24, binding="", scene="", ttl=100)
+
+    assert (bench.record.state, bench.record.owner) == (State.RUNNING, owner.owner)
+
+
 @pytest.mark.case("REDIS-04")
 def test_what_succeeded_is_settled_even_while_the_breaker_is_open(bench: Bench) -> None:
     bench.issue()
