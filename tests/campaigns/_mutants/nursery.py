@@ -1,7 +1,8 @@
 """Runs the tests of one mutant after the other, each in a fork of a process that has loaded the libraries.
 
 Started by :mod:`tests.campaigns._mutants.trial` in the copy. It reads lines with pytest's arguments in JSON, and
-writes a line for each: ``[exit code, the test that failed first or null]``. Nothing of the project is loaded before the fork.
+writes a line for each: ``[exit code, the test that failed first or null]``. It loads nothing of the project before the
+fork.
 """
 
 from __future__ import annotations
