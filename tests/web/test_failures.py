@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from flask import Response, abort, redirect, request
+from flask import Flask, Response, abort, redirect, request
 from werkzeug.exceptions import BadRequest, HTTPException, ServiceUnavailable
 
 from flask_idempotent import StoreUnavailable, current_claim, idempotent
@@ -849,12 +849,9 @@ def test_a_view_that_returns_what_is_no_answer_has_succeeded(any_store: Any, pol
     assert len(ledger) == 1
 
 
-@pytest.mark.case("S5", "WIRE-10")
-@pytest.mark.parametrize("answer", ["returns", "aborts", "raises"])
-def test_a_decorator_above_that_answers_by_itself_leaves_the_token_good(
-    any_store: Any, policy: str, answer: str
-) -> None:
-    app, ledger = make_app(any_store, ON_DUPLICATE=policy), Ledger()
+def gated_app(answer: str, store: Any = None, **config: Any) -> tuple[Flask, Ledger]:
+    """An app whose view has a gate above it, which answers by itself unless the request is let in."""
+    app, ledger = make_app(store, **config), Ledger()
 
     def gate(view: Any) -> Any:
         def outer() -> Any:
@@ -874,12 +871,55 @@ def test_a_decorator_above_that_answers_by_itself_leaves_the_token_good(
         ledger.add()
         return done()
 
-    client = app.test_client()
-    headers = {HEADER: token_of(client)}
+    return app, ledger
 
-    assert client.post("/work", headers=headers).status_code != 201
-    first = client.post("/work", headers={**headers, "X-Let-In": "yes"})
+
+def let_in(client: Any, token: str) -> Any:
+    return client.post("/work", headers={HEADER: token, "X-Let-In": "yes"})
+
+
+@pytest.mark.case("S5", "WIRE-10")
+@pytest.mark.parametrize("answer", ["returns", "aborts", "raises"])
+def test_a_decorator_above_that_answers_by_itself_leaves_the_token_good(
+    any_store: Any, policy: str, answer: str
+) -> None:
+    app, ledger = gated_app(answer, any_store, ON_DUPLICATE=policy)
+    client = app.test_client()
+    token = token_of(client)
+
+    assert client.post("/work", headers={HEADER: token}).status_code != 201
+    first = let_in(client, token)
 
     assert first.status_code == 201
-    assert_repeated(client.post("/work", headers={**headers, "X-Let-In": "yes"}), first, policy)
+    assert_repeated(let_in(client, token), first, policy)
+    assert len(ledger) == 1
+
+
+@pytest.mark.case("S5", "WIRE-10", "FAIL-01")
+def test_a_decorator_above_that_raises_leaves_the_token_good_though_no_answer_is_made() -> None:
+    app, ledger = gated_app("raises", PROPAGATE_EXCEPTIONS=True)
+    client = app.test_client()
+    token = token_of(client)
+
+    with pytest.raises(AppError):
+        client.post("/work", headers={HEADER: token})
+    first = let_in(client, token)
+
+    assert first.status_code == 201
+    assert_repeated(let_in(client, token), first)
+    assert len(ledger) == 1
+
+
+@pytest.mark.case("S5", "WIRE-10")
+@pytest.mark.parametrize("answer", ["returns", "aborts", "raises"])
+def test_the_token_is_good_again_once_the_answer_is_made_not_when_the_context_goes(answer: str) -> None:
+    app, ledger = gated_app(answer)
+    token = token_of(app.test_client())
+
+    with app.test_client() as keeping_its_context:
+        keeping_its_context.post("/work", headers={HEADER: token})
+        first = let_in(app.test_client(), token)
+
+    assert first.status_code == 201
+    assert_repeated(let_in(app.test_client(), token), first)
     assert len(ledger) == 1
