@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+import requests
 from flask import request
 
 from flask_idempotent import idempotent
@@ -33,7 +36,9 @@ from tests.helpers import (
     tokens_of,
 )
 from tests.live import HOST
+from tests.proxy import FaultProxy
 from tests.servers import RedisServer
+from tests.webservers import WebServer
 
 PATIENCE = 20.0  # seconds that a test waits for what must happen
 
@@ -182,7 +187,9 @@ def test_a_store_that_may_not_write_the_result_leaves_the_view_its_answer(
     assert answer.status_code == 201
     assert events_logged(caplog.records, logging.ERROR) == ["settle_failed"]
     full.end()
-    assert_refused(site.send(token), "in_progress")  # until its lease is over, as documented
+    site.inside = lambda: None
+    assert_refused(site.send(token), "in_progress")
+    assert_refused(site.send(token), "response_unavailable")  # the store has been told, without the answer
     assert len(site.runs) == 1
 
 
@@ -274,6 +281,118 @@ def test_whoever_claimed_after_a_claim_was_lost_is_not_displaced(
     record = guard.get("a key")
     assert record is not None
     assert (record.state, record.owner, record.result) == (State.DONE, second.owner, b"second")
+
+
+@pytest.mark.case("REDIS-09", "REDIS-06", "S4")
+def test_a_store_that_was_killed_and_kept_its_data_knows_everything(
+    new_server: Callable[..., RedisServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = new_server("valkey91", "--appendonly", "yes", "--appendfsync", "always")
+    site = Site(server.url)
+    waiting, used, running = (token_of(site.client) for _ in range(3))
+    first = site.send(used)
+
+    def kill() -> None:
+        server.kill()
+        server.start()
+        site.inside = lambda: None
+        assert_refused(site.send(running), "in_progress")
+
+    site.inside = kill
+    at_work = site.send(running)
+
+    assert_repeated(site.send(running), at_work)
+    assert_repeated(site.send(used), first)
+    assert site.send(waiting).status_code == 201
+    assert len(site.runs) == 3
+    assert events_logged(caplog.records, logging.ERROR) == []
+
+
+@pytest.mark.case("REDIS-09", "P4")
+def test_after_a_failover_that_loses_the_last_write_a_used_token_runs_once_more(
+    new_server: Callable[..., RedisServer], fault_proxy: Callable[[int], FaultProxy]
+) -> None:
+    """What no store of this kind can promise, as docs/guarantees says."""
+    server, replica = (new_server("valkey91", "--repl-diskless-sync-delay", "0") for _ in range(2))
+    proxy = fault_proxy(server.port)
+    site = Site(proxy.url)
+    token, copied = token_of(site.client), token_of(site.client)
+    first = site.send(copied)
+    replica.control.replicaof(HOST, server.port)
+    until(lambda: replica.control.dbsize() == 2)
+    replica.control.replicaof("NO", "ONE")  # it hears no more
+
+    assert site.send(token).status_code == 201
+    proxy.target = replica.port
+    proxy.reset()
+
+    assert site.send(token).status_code == 201
+    assert_repeated(site.send(copied), first)
+    assert [site.runs.entries.count(one) for one in (token, copied)] == [2, 1]
+
+
+@pytest.mark.case("FAIL-03", "S4")
+def test_a_worker_that_is_cut_off_for_a_lease_loses_its_claim(
+    clock_valkey: RedisServer, fault_proxy: Callable[[int], FaultProxy], caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy = fault_proxy(clock_valkey.port)
+    cut_off, other = Site(proxy.url, LEASE=60), Site(clock_valkey.url, LEASE=60)
+    cut_off.warm()
+    token = token_of(other.client)
+    answers = []
+
+    def cut() -> None:
+        proxy.refuse()
+        assert_refused(other.send(token), "in_progress")
+        clock_valkey.move_clock(61)
+        answers.append(other.send(token))
+
+    cut_off.inside = cut
+    late = cut_off.send(token)
+
+    assert (late.status_code, answers[0].status_code) == (201, 201)
+    assert events_logged(caplog.records, logging.WARNING, logging.ERROR) == ["taken_over", "settle_failed"]
+    proxy.accept()
+    for site in (cut_off, other, cut_off):
+        assert_repeated(site.send(token), answers[0])
+
+
+@pytest.mark.case("S4")
+def test_while_the_servers_clock_is_set_back_nothing_runs_twice(clock_valkey: RedisServer) -> None:
+    site = Site(clock_valkey.url, LEASE=60, TOKEN_TTL=600)
+    early, token = token_of(site.client), token_of(site.client)
+
+    def back() -> None:
+        clock_valkey.move_clock(-300)
+        assert_refused(site.send(token), "in_progress")
+
+    site.inside = back
+    first = site.send(token)
+    site.inside = lambda: None
+    clock_valkey.move_clock(-300)
+
+    assert_repeated(site.send(token), first)
+    assert site.send(early).status_code == 201
+    assert len(site.runs) == 2
+
+
+@pytest.mark.case("MEM-01", "S4")
+def test_what_a_process_kept_in_memory_ends_with_it(gunicorn: Callable[..., WebServer], tmp_path: Path) -> None:
+    env = {"STORE": "memory://", "LEDGER": str(tmp_path / "ledger")}
+    server = gunicorn("tests.apps.workers:create_app()", env=env)
+
+    def send(token: str) -> requests.Response:
+        return requests.post(f"{server.url}/work", {FIELD: token, "name": "x"}, timeout=PATIENCE)
+
+    used, waiting = (tokens_of(requests.get(f"{server.url}/form", timeout=PATIENCE).text)[0] for _ in range(2))
+    assert send(used).status_code == 201
+    (worker,) = server.pids()
+    os.kill(worker, signal.SIGKILL)
+    until(lambda: server.pids() not in ([worker], [server.process.pid]))
+
+    for token in (used, waiting):
+        assert_refused(send(token), "token_unknown")
+    assert len(Ledger(tmp_path / "ledger")) == 2  # its start and its end
 
 
 # -- records end ---------------------------------------------------------------------------------------------------
