@@ -1,61 +1,83 @@
-"""Runs the tests of one mutant after the other, each in a fork of a process that has loaded the libraries.
+"""Runs the tests of one mutant after the other, each in a fork of a pytest that has collected them.
 
-Started by :mod:`tests.campaigns._mutants.trial` in the copy. It reads lines with pytest's arguments in JSON, and
-writes a line for each: ``[exit code, the test that failed first or null]``. It loads nothing of the project before the
-fork.
+Started by :mod:`tests.campaigns._mutants.trial` in the copy, with pytest's arguments. For each line that it reads it
+loads what was edited, in a fork, runs the tests there, and writes ``[exit code, the test that failed first or null]``.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import signal
 import sys
 import time
-import traceback
-from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any, TextIO
 
-import _pytest.pytester
-import fakeredis
-import flask
 import hypothesis
-import hypothesis.strategies
 import pytest
-import redis
 
-TIMED_OUT, CRASHED = -1, 70
-_LIBRARIES = (_pytest.pytester, fakeredis, flask, hypothesis.strategies, redis)  # loaded here, for the forks
+TIMED_OUT = -1
+CANNOT_BE_LOADED = "it cannot be loaded"
+FAILURE, LOG = Path("first-failure"), Path("log")
 
 
-class FirstFailure:
-    """Writes down which test failed first."""
+def load_edits() -> None:
+    """Load again what may have been edited; the tests look it up in these modules when they run."""
+    from flask_idempotent.core import machine
+    from flask_idempotent.stores.redis import store
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    importlib.reload(machine)
+    for name in ("issue", "claim", "settle", "get"):
+        setattr(store, f"_{name.upper()}", store._Script.load(name))
+
+
+class Nursery:
+    """A plugin: where pytest would run the collected tests, it runs them in forks, one for each line it reads.
+
+    :param answers: where the outcomes go.
+    :param seconds: how long one fork may take.
+    """
+
+    def __init__(self, answers: TextIO, seconds: float) -> None:
+        self.answers = answers
+        self.seconds = seconds
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> object:
+        if session.testsfailed:
+            return None  # pytest says what is wrong
+        gc.freeze()
+        for _ in sys.stdin:
+            FAILURE.unlink(missing_ok=True)
+            pid = os.fork()
+            if not pid:
+                os.setpgid(0, 0)
+                log_to(LOG)
+                try:
+                    load_edits()
+                except Exception:
+                    FAILURE.write_text(CANNOT_BE_LOADED, encoding="utf-8")
+                    raise
+                return None  # to pytest's own loop
+            code = bounded(pid, self.seconds)
+            killer = FAILURE.read_text(encoding="utf-8") if FAILURE.exists() else None
+            print(json.dumps([code, killer]), file=self.answers, flush=True)
+        return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and not self.path.exists():
-            self.path.write_text(report.nodeid, encoding="utf-8")
-
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed and not self.path.exists():
-            self.path.write_text(report.nodeid or "the start", encoding="utf-8")
+        if report.failed and not FAILURE.exists():
+            FAILURE.write_text(report.nodeid, encoding="utf-8")
 
 
-def run_tests(arguments: list[str], failure: Path, log: Path) -> int:
-    """In the fork: its output goes to the log."""
-    os.setpgid(0, 0)
-    with log.open("wb") as file:
+def log_to(path: Path) -> None:
+    """What is printed goes to the file."""
+    sys.stdout.flush()
+    with path.open("wb") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    # No examples from earlier mutants, and no search for the smallest failure: one is enough.
-    phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
-    hypothesis.settings.register_profile("mutants", database=None, phases=phases, deadline=None)
-    # Plugins that are loaded already cannot be rewritten, and need not.
-    more = ["--hypothesis-profile=mutants", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    return int(pytest.main([*arguments, *more], plugins=[FirstFailure(failure)]))
 
 
 def bounded(pid: int, seconds: float) -> int:
@@ -71,28 +93,18 @@ def bounded(pid: int, seconds: float) -> int:
     return TIMED_OUT
 
 
-def main(seconds: float) -> None:
-    failure, log = Path("first-failure"), Path("log")
-    for plugin in entry_points(group="pytest11"):
-        plugin.load()
-    gc.freeze()
-    for line in sys.stdin:
-        failure.unlink(missing_ok=True)
-        pid = os.fork()
-        if not pid:
-            code = CRASHED
-            try:
-                code = run_tests(json.loads(line), failure, log)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
-        code = bounded(pid, seconds)
-        killer = failure.read_text(encoding="utf-8") if failure.exists() else None
-        print(json.dumps([code, killer]), flush=True)
+def main(seconds: float, *arguments: str) -> Any:
+    answers = os.fdopen(os.dup(1), "w")
+    log_to(LOG)
+    # No examples from earlier mutants, and no search for the smallest failure: one is enough.
+    phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+    hypothesis.settings.register_profile("mutants", database=None, phases=phases, deadline=None)
+    # What is loaded already cannot be rewritten, and need not.
+    more = ["-s", "--hypothesis-profile=mutants", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    code = pytest.main([*arguments, *more], plugins=[Nursery(answers, seconds)])
+    sys.stdout.flush()
+    os._exit(int(code))
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]))
+    main(float(sys.argv[1]), *sys.argv[2:])

@@ -41,7 +41,7 @@ class Trial:
             else:
                 shutil.copy(source, self.folder / name)
         env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "IDEMPOTENCY_DEV"))}
-        command = [sys.executable, "-m", "tests.campaigns._mutants.nursery", str(LONGEST)]
+        command = [sys.executable, "-m", "tests.campaigns._mutants.nursery", str(LONGEST), *self.arguments]
         self._nursery = subprocess.Popen(
             command, cwd=self.folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -79,9 +79,12 @@ class Trial:
     def _run_tests(self) -> tuple[int, str | None]:
         assert self._nursery.stdin is not None
         assert self._nursery.stdout is not None
-        self._nursery.stdin.write(json.dumps(self.arguments) + "\n")
-        self._nursery.stdin.flush()
-        code, killer = json.loads(self._nursery.stdout.readline())
+        try:
+            self._nursery.stdin.write("run\n")
+            self._nursery.stdin.flush()
+            code, killer = json.loads(self._nursery.stdout.readline())
+        except (BrokenPipeError, json.JSONDecodeError):
+            raise SystemExit(f"pytest could not collect the tests:\n{self.log()[-3000:]}") from None
         return code, killer
 
     def _write(self, path: Path, text: str) -> None:
