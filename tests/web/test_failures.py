@@ -620,6 +620,8 @@ def test_when_settling_fails_after_the_view_succeeded_the_client_gets_the_views_
     assert events_logged(caplog.records, logging.ERROR) == ["settle_failed"]
     assert_never_logged([token], caplog.records)
     assert_refused(send(client, token), "in_progress")  # nothing was restored
+    clock.advance(3600 - 1)  # long after its lease: the store has been told meanwhile that it was done
+    assert_refused(send(client, token), "response_unavailable")
     assert len(ledger) == 1
 
 
@@ -665,7 +667,10 @@ def test_when_restoring_fails_the_views_own_error_is_not_hidden(caplog: pytest.L
     assert events_logged(caplog.records, logging.ERROR) == ["settle_failed"]
     store.down = False
     assert_refused(send(client, token), "in_progress")
-    assert len(ledger) == 1
+    first = send(client, token)  # the store has been told meanwhile that nothing happened
+    assert first.status_code == 201
+    assert_repeated(send(client, token), first)
+    assert len(ledger) == 2
 
 
 @pytest.mark.case("REDIS-04")
