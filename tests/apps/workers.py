@@ -18,7 +18,7 @@ from flask_idempotent.core.hold import Terms
 from tests.apps import off_switch, switched_off
 from tests.helpers import Ledger
 
-LONGEST = 0.5 if switched_off() else 20.0  # seconds that a view waits for its gate
+LONGEST = 0.5 if switched_off() else 30.0  # seconds that a view waits for its gate
 
 
 def create_app() -> Flask:
