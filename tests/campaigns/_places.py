@@ -118,11 +118,16 @@ class Running:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
 
+    def close(self) -> None:
+        self._timer.cancel()
+        self.signal(signal.SIGKILL)
+        with self._process:  # waits, and closes its output
+            pass
+
     def end(self) -> Ended:
         for _ in self.lines():
             pass
         code = self._process.wait()
-        self._timer.cancel()
         self._transcript.say(f"  [exit {code}, {time.monotonic() - self._began:.0f} s]")
         return Ended(code, self._text)
 
@@ -136,8 +141,7 @@ def running(transcript: Transcript, place: Place, command: str, seconds: float =
     try:
         yield started
     finally:
-        started.signal(signal.SIGKILL)
-        process.wait()
+        started.close()
 
 
 def run(transcript: Transcript, place: Place, command: str, seconds: float = 1800, **env: str) -> Ended:
