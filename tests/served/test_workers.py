@@ -235,29 +235,35 @@ def test_twenty_threads_on_two_connections(valkey: RedisServer, made: str) -> No
         raises = name % 3 == 0
         visitor = app.test_client()
         (token,) = tokens_of(visitor.get("/form").text)
+        sent = {FIELD: token, "name": name, "outcome": "raises" if raises else ""}
         began = time.monotonic()
-        answer = visitor.post("/work", data={FIELD: token, "name": name, "outcome": "raises" if raises else ""})
+        answer = visitor.post("/work", data=sent)
         seen[answer.status_code, reason_of(answer)] += 1
+        if answer.status_code == 201:
+            again = visitor.post("/work", data=sent)
+            if again.status_code != 201:  # no connection for it, or for what was to be told about the first
+                seen[again.status_code, reason_of(again)] += 1
         ran = runs.entries.count(str(name))
         if answer.status_code in (201, 500):
             assert (answer.status_code, ran) == (500 if raises else 201, 1)
         else:  # the page could not record its token, or nothing could be claimed
             assert ran == 0
-        assert time.monotonic() - began < BOUND
+        assert time.monotonic() - began < 2 * BOUND
 
     visit(0)
     before = int(valkey.control.info("clients")["connected_clients"])
     with ThreadPoolExecutor(20) as pool:
-        list(pool.map(visit, range(1, 501)))  # two requests each
+        list(pool.map(visit, range(1, 401)))  # about 1,000 requests
 
-    assert set(seen) <= {(201, None), (500, None), (503, "store_unavailable"), (409, "token_unknown")}
+    lost = {(503, "store_unavailable"), (409, "token_unknown"), (409, "in_progress"), (409, "response_unavailable")}
+    assert set(seen) <= {(201, None), (500, None)} | lost
     assert seen[201, None] > 0
     assert seen[500, None] > 0
     if made == "from a URL":
-        assert seen[201, None] + seen[500, None] > 450
+        assert seen[201, None] + seen[500, None] > 350
     assert int(valkey.control.info("clients")["connected_clients"]) <= before + 1  # the second of the two
-    visit(501)
-    assert str(501) in runs.entries
+    visit(401)
+    assert "401" in runs.entries
 
 
 # -- one database --------------------------------------------------------------------------------------------------
