@@ -81,6 +81,7 @@ class TestDamage:
             b"1d09999999999999999,1,,,,\na",  # done without an end
             b"1d09999999999999999999999999999999999999999999999999999999999999999,1,,,,\na",  # done and held
             b"1d899999999999999999999999999999999,1,,,,\na",  # unknown flags
+            b"1d899999999999999999999999999999999,4,,,,\nanna",  # the same, of one who asks again
             b"1d099999999999999999999999999999999,1,,,,1234567890\na",  # a length beyond all bounds
             b"1r0000000000000000100000000000000029999999999999999,0000000001,,,,\na",  # one with ten digits
             b"1d099999999999999999999999999999999,1,,,,\nab",  # more than the lengths say

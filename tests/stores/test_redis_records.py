@@ -12,6 +12,7 @@ from flask_idempotent.core.keys import digest, store_key, token_digest
 from flask_idempotent.core.record import Claim, Record, State, Verdict
 from flask_idempotent.stores.redis import RedisStore, layout
 from tests.servers import RedisServer
+from tests.stores.aging import age
 from tests.stores.redis_steps import KEY, claim, complete, issue, made, put
 
 HAND_MADE = Claim(KEY, Record(State.RUNNING, fence=1_000_000, held_until=1_000_000, expires_at=1_000_000, owner="anna"))
@@ -101,6 +102,23 @@ def test_a_day_passes_on_the_server(clock_valkey: RedisServer) -> None:
     clock_valkey.move_clock(11)
     assert store.get(KEY) is None
     assert isinstance(claim(store, owner="ben"), Claim)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+@pytest.mark.parametrize("takeover", [True, False])
+@pytest.mark.parametrize("consume", [True, False])
+def test_how_it_was_claimed_is_read_as_it_was_written(
+    consume: bool, takeover: bool, taken: bool, store: RedisStore
+) -> None:
+    if taken:
+        claim(store, lease=30)
+        age(store._client, KEY, 31)
+    won = claim(store, owner="ben", consume=consume, takeover=takeover)
+    record = store.get(KEY)
+    assert record == won.record
+    assert (record.consumed, record.takeover, record.taken) == (consume, takeover, taken)
+    assert claim(store, owner="ben", consume=consume, takeover=takeover) == won
+    assert store.settle(won, state=State.FAILED, hold=0, ttl=60)
 
 
 @pytest.mark.parametrize("size", [0, 1, 1024, 1024 * 1024])
