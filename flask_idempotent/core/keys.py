@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 _DIGEST_BYTES: Final = 18  # 24 characters; no padding
-_TOKEN: Final = re.compile(r"[0-9a-fA-F-]{32,36}", re.ASCII)
+_TOKEN: Final = re.compile(r"[0-9a-fA-F-]{32,64}", re.ASCII)
 _HEX_DIGITS: Final = 32
 SCENE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
 """Spelling of a scene where clients may name it."""

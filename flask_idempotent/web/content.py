@@ -91,7 +91,10 @@ class Content:
 
         query = [(name, value) for name, value in request.args.items(multi=True) if counts(name)]
         content: bytes | Iterable[str | bytes] = self._copy or b""
-        if not self.readable:
+        if not self.readable and self._is_form and "form" in vars(request):
+            # It was parsed in any case, for its token: the length would count the boundary, which some browsers vary.
+            content = forms.Form(request.form, request.files).parts(counts)
+        elif not self.readable:
             content = ("unread", str(request.content_length))
         elif self._form is not None:
             content = self._form.parts(counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
@@ -11,10 +12,10 @@ from urllib.parse import parse_qsl
 from werkzeug.datastructures import FileStorage, MultiDict
 from werkzeug.formparser import FormDataParser
 
-from ..core.keys import digest
-
 URLENCODED: Final = "application/x-www-form-urlencoded"
 MULTIPART: Final = "multipart/form-data"
+_CHUNK: Final = 64 * 1024  # bytes: a large upload lies on the disk, and stays there
+_DIGEST_BYTES: Final = 18
 _LIKE_WERKZEUG: Final = "werkzeug.url_quote"  # its codec error handler for %FF: we see the text that the view sees
 
 
@@ -63,8 +64,10 @@ def _file_digest(file: FileStorage) -> str:
     try:
         position = file.stream.tell()
         file.stream.seek(0)
-        data = file.stream.read()
+        hasher = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+        while data := file.stream.read(_CHUNK):
+            hasher.update(data)
         file.stream.seek(position)
     except (OSError, ValueError):
         return ""
-    return digest(data)
+    return hasher.hexdigest()

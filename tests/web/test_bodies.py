@@ -560,3 +560,40 @@ def test_with_two_different_tokens_the_header_goes_before_the_form(reading: tupl
     assert len(ledger) == 1
     assert client.post("/fields", data={FIELD: in_form}).status_code == 200
     assert len(ledger) == 2
+
+
+# -- larger than what is copied --------------------------------------------------------------------------------------
+
+
+def _upload(client: Any, token: str, data: bytes, boundary: str) -> Any:
+    lines = []
+    for head, body in (
+        (f'name="{FIELD}"', token.encode()),
+        ('name="file"; filename="photo.bin"\r\nContent-Type: application/octet-stream', data),
+    ):
+        lines.append(f"--{boundary}\r\nContent-Disposition: form-data; {head}\r\n\r\n".encode() + body + b"\r\n")
+    body = b"".join(lines) + f"--{boundary}--\r\n".encode()
+    return client.post("/work", data=body, content_type=f"multipart/form-data; boundary={boundary}")
+
+
+@pytest.mark.case("BODY-07", "REPLAY-01", "S3")
+def test_a_large_upload_is_the_same_whatever_its_boundary_and_another_file_is_not(any_store: Any) -> None:
+    """Browsers make a new boundary each time, and some of another length."""
+    app, ledger = make_app(any_store), Ledger()
+
+    @app.post("/work")
+    @idempotent
+    def work() -> tuple[dict[str, int], int]:
+        size = len(request.files["file"].read())
+        ledger.add(str(size))
+        return {"size": size}, 201
+
+    client = app.test_client()
+    token = token_of(client)
+    file = b"y" * 3_000_000
+
+    first = _upload(client, token, file, "-" * 27 + "123")
+    assert (first.status_code, first.get_json()) == (201, {"size": len(file)})
+    assert_repeated(_upload(client, token, file, "-" * 27 + "1234567"), first)
+    assert_refused(_upload(client, token, file[:-1] + b"z", "-" * 27 + "123"), "token_reused", 422)
+    assert len(ledger) == 1

@@ -177,6 +177,7 @@ SPELLINGS = {
     "in capitals": str.upper,
     "in capitals without hyphens": lambda token: token.replace("-", "").upper(),
     "mixed case": str.title,
+    "hyphens everywhere": lambda token: "-".join(token.replace("-", "")),
     "hyphens elsewhere": lambda token: "-".join(re.findall("........", token.replace("-", ""))),
 }
 
@@ -212,7 +213,7 @@ MALFORMED = [
     "g" * 32,
     "０" * 32,
     "é" * 16,
-    "0" * 32 + "-----",
+    "0" * 32 + "-" * 33,
     "' OR 1=1 --",
     "<script>alert(1)</script>",
     "../" * 12,

@@ -87,7 +87,8 @@ def _duplicate(case: Case, attempt: Attempt) -> bool:
 
 def _unavailable(case: Case, attempt: Attempt) -> bool:
     kept = any(run.kept is not None or run.outcome is None for run in _begun(case, attempt))
-    return case.view in ("replay", "strict") and kept
+    # What the store could not be told at once it is told later, without the answer.
+    return case.view in ("replay", "strict") and (kept or _settle_failed(case))
 
 
 def _failed(case: Case, attempt: Attempt) -> bool:
