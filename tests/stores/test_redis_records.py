@@ -113,11 +113,13 @@ def test_how_it_was_claimed_is_read_as_it_was_written(
     if taken:
         claim(store, lease=30)
         age(store._client, KEY, 31)
-    won = claim(store, owner="ben", consume=consume, takeover=takeover)
+    asked = {"owner": "ben", "consume": consume, "takeover": takeover, "must_exist": taken}
+    won = claim(store, **asked)
     record = store.get(KEY)
+    assert record is not None
     assert record == won.record
     assert (record.consumed, record.takeover, record.taken) == (consume, takeover, taken)
-    assert claim(store, owner="ben", consume=consume, takeover=takeover) == won
+    assert claim(store, **asked) == won
     assert store.settle(won, state=State.FAILED, hold=0, ttl=60)
 
 

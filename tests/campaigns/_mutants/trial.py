@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -21,6 +22,27 @@ LONGEST = 120.0  # seconds for the tests of one mutant; one that hangs is notice
 _PASSED, _FAILED, _TIMED_OUT = 0, 1, -1
 
 
+@contextmanager
+def copied() -> Iterator[Path]:
+    """A folder with a copy of what the tests need, removed at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="mutants-"))
+    try:
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+            else:
+                shutil.copy(source, folder / name)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's, without what would make pytest a part of another run."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "IDEMPOTENCY_DEV"))} | more
+
+
 class Trial:
     """The copy, and the process that runs tests in it. A context manager.
 
@@ -30,27 +52,21 @@ class Trial:
 
     def __init__(self, arguments: Sequence[str], seed: int) -> None:
         self.arguments = ["-q", "-x", "--no-header", "--hypothesis-seed", str(seed), *arguments]
-        self.folder = Path(tempfile.mkdtemp(prefix="mutants-"))
         self._moment = int(time.time())
+        self._end = ExitStack()
 
     def __enter__(self) -> Trial:
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, self.folder / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-            else:
-                shutil.copy(source, self.folder / name)
-        env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "IDEMPOTENCY_DEV"))}
+        self.folder = self._end.enter_context(copied())
         command = [sys.executable, "-m", "tests.campaigns._mutants.nursery", str(LONGEST), *self.arguments]
         self._nursery = subprocess.Popen(
-            command, cwd=self.folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, cwd=self.folder, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         self._nursery.kill()
         self._nursery.communicate()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._end.close()
 
     def of_the_original(self) -> float:
         """The tests pass on what is not edited, else nothing that follows would mean anything. Return their seconds."""
