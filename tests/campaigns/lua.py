@@ -1,7 +1,7 @@
 """Edits each condition and write of the Lua files and of core/machine.py, one at a time: a test must fail for each.
 
-It works on a copy. The order is random (``--seed``); it stops when its time is up, an hour is enough for all. What may
-survive is in ``equivalent_mutants.toml``, with the reason.
+It works on a copy. The order is random (``--seed``); it stops when its time is up, half an hour is enough for all. What
+may survive is in ``equivalent_mutants.toml``, with the reason.
 """
 
 from __future__ import annotations
@@ -55,8 +55,13 @@ def all_mutants() -> list[Mutant]:
     return found
 
 
-def tried(chosen: Sequence[Mutant], seed: int, say: Callable[[str], None], until: float) -> Iterator[Outcome]:
-    """Try mutants as long as the time is not up (``time.monotonic()``); each group has its share of it."""
+def tried(
+    chosen: Sequence[Mutant], seed: int, say: Callable[[str], None], until: float, *, original: bool = True
+) -> Iterator[Outcome]:
+    """Try mutants as long as the time is not up (``time.monotonic()``); each group has its share of it.
+
+    :param original: whether to begin with the tests of what is not edited.
+    """
     left = len(chosen)
     for pattern, tests in GROUPS.items():
         group = [mutant for mutant in chosen if Path(mutant.file).match(pattern)]
@@ -66,7 +71,8 @@ def tried(chosen: Sequence[Mutant], seed: int, say: Callable[[str], None], until
         end = now + (until - now) * len(group) / left
         left -= len(group)
         with Trial(tests, seed) as trial:
-            say(f"{pattern}: the tests pass on the original in {trial.of_the_original():.1f} s")
+            if original:
+                say(f"{pattern}: the tests pass on the original in {trial.of_the_original():.1f} s")
             for mutant in group:
                 if time.monotonic() > end:
                     break

@@ -120,10 +120,10 @@ class _File:
         edges = [at, *commas, last]
         for left, right in pairwise(edges):
             item = [t for t in self.tokens[left + 1 : right] if t.kind != "line"]
-            if item:
-                is_first_of_some = left == at and right != last
-                start = item[0].start if left == at else self.tokens[left].start
-                yield Edit(start, self.tokens[right].end if is_first_of_some else item[-1].end, "")
+            if item and right != last:
+                yield Edit(item[0].start, self.tokens[right].end, "")
+            elif item:
+                yield Edit(item[0].start if left == at else self.tokens[left].start, item[-1].end, "")
 
     def strings(self, at: int) -> Iterator[Edit]:
         token = self.tokens[at]
