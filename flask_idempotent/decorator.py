@@ -15,6 +15,7 @@ from .core.keys import SCENE
 from .extension import state_of
 from .web.attempt import Attempt, guarded_await, guarded_call
 from .web.marks import Mark, remember, where
+from .web.present import present
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -114,7 +115,7 @@ def _attempt(mark: Mark) -> Attempt | None:
     if not has_request_context():
         return None
     state = state_of(current_app)
-    if not state.guards(request.method):
+    if not state.guards(present().method):
         return None
     attempt = Attempt.current()
     if attempt is not None:

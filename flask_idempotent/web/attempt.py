@@ -64,7 +64,7 @@ class Attempt:
     @cached_property
     def content(self) -> Content:
         """What the request carries."""
-        return Content(request, self.rules.max_body)
+        return Content(present(), self.rules.max_body)
 
     @cached_property
     def viewer(self) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flask import request
-
 from ..core.errors import TokenInvalid, TokenMissing
 from ..core.keys import parse_token
 from .content import Content
+from .present import present
 
 
 def find(locations: Sequence[str], header: str, field: str, content: Content) -> str:
@@ -30,7 +29,7 @@ def find(locations: Sequence[str], header: str, field: str, content: Content) ->
 
 def _values(location: str, header: str, field: str, content: Content) -> list[str]:
     if location == "header":
-        return request.headers.getlist(header)
+        return present().headers.getlist(header)  # type: ignore[no-any-return]
     if location == "form":
         return content.values(field)
     if location == "query":
