@@ -5,14 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from flask import Response, after_this_request, request
-from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException
-from werkzeug.wrappers import Response as BaseResponse
 
 from ..core.current import current_hold
 from ..core.errors import Duplicate, IdempotencyError, InProgress, RecordInvalid, StoreUnavailable
@@ -22,6 +19,7 @@ from ..core.keys import digest, token_digest
 from . import identity, policies, snapshot, tokens
 from .cache import carries_token, keep_private
 from .content import Content, drain
+from .outcome import Outcome, outcome_of, outcome_of_error
 from .present import present
 from .problems import as_http
 from .rules import Rules
@@ -30,14 +28,6 @@ _ATTRIBUTE: Final = "_idempotency_attempt"
 _FAILURE: Final = 400
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the view itself returned or raised; handed to ``final=``."""
-
-    status_code: int
-    headers: Headers
 
 
 class Attempt:
@@ -103,7 +93,7 @@ class Attempt:
         """The view raised: an HTTPException is an answer like another, everything else a failure."""
         if isinstance(error, HTTPException):
             self._raised = error
-            self._judge(_outcome_of_error(error))
+            self._judge(outcome_of_error(error))
         else:
             self._fail()
         self._leave()
@@ -237,39 +227,6 @@ class Attempt:
             return self._raised.response
         response.make_sequence()
         return response
-
-
-def outcome_of(value: Any) -> Outcome:
-    """Return status and headers of what a view returned, without making the response: a decorator above may still turn
-    the value into one."""
-    if isinstance(value, BaseResponse):
-        return Outcome(value.status_code, value.headers)
-    status, headers = 200, Headers()
-    if isinstance(value, tuple):
-        inner = outcome_of(value[0]) if value else Outcome(200, headers)
-        status, headers = inner.status_code, Headers(inner.headers)
-        for part in value[1:]:
-            number = _status(part)
-            if number is not None:
-                status = number
-            elif part is not None:
-                headers.update(part)
-    return Outcome(status, headers)
-
-
-def _outcome_of_error(error: HTTPException) -> Outcome:
-    if error.response is not None:
-        headers = getattr(error.response, "headers", Headers())
-        return Outcome(getattr(error.response, "status_code", 200), headers)
-    return Outcome(error.code or 500, Headers(error.get_headers()))
-
-
-def _status(part: Any) -> int | None:
-    if isinstance(part, int):
-        return int(part)
-    if isinstance(part, str) and part[:3].isdigit():
-        return int(part[:3])
-    return None
 
 
 def _news_of(hold: Hold | None) -> AbstractContextManager[None]:

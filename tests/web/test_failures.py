@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -934,4 +935,31 @@ def test_the_token_is_good_again_once_the_answer_is_made_and_before_the_apps_hoo
 
     assert inside[0].status_code == 201
     assert_repeated(let_in(client, token), inside[0])
+    assert len(ledger) == 1
+
+
+@pytest.mark.case("WIRE-09", "S5")
+@pytest.mark.parametrize("more", [(object(),), (201, "no headers"), ("neither", object())], ids=repr)
+def test_a_value_that_only_the_decorator_above_understands_is_a_success(more: tuple[Any, ...]) -> None:
+    app, ledger = make_app(), Ledger()
+
+    def serialised(view: Any) -> Any:
+        @functools.wraps(view)
+        def above() -> Any:
+            return {"made": view()[0]}
+
+        return above
+
+    @app.post("/work")
+    @serialised
+    @idempotent
+    def work() -> Any:
+        ledger.add("run")
+        return ("order", *more)
+
+    client = app.test_client()
+    token = token_of(client)
+    first = client.post("/work", data={FIELD: token})
+    assert first.get_json() == {"made": "order"}
+    assert_repeated(client.post("/work", data={FIELD: token}), first)
     assert len(ledger) == 1
