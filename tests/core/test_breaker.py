@@ -160,3 +160,18 @@ def test_of_many_threads_one_tries_at_a_time(breaker: Breaker, store: Patient, c
         thread.join()
 
     assert sorted(outcomes) == ["answer"] + ["refused"] * 19
+
+
+def test_a_failure_is_slow_from_a_fifth_of_a_second_on() -> None:
+    moments = iter([0.0, SLOW, SLOW, SLOW + SHORTEST / 2])  # begun, failed, until when, asked again
+    breaker = Breaker(lambda: next(moments))
+
+    def failing() -> None:
+        raise StoreUnavailable("cut")
+
+    with pytest.raises(StoreUnavailable, match=r"^cut$"):
+        breaker.call(failing)
+    with pytest.raises(StoreUnavailable) as refused:
+        breaker.call(failing)
+
+    assert str(refused.value) == "The store did not answer a moment ago; it is not asked again yet."

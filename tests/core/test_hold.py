@@ -257,3 +257,32 @@ def test_what_could_not_be_kept_is_written_at_the_end(bench: Bench) -> None:
     bench.store.asked.clear()
     hold.restore()
     assert [asked[2]["state"] for asked in bench.store.asked] == [State.DONE]
+
+
+# -- what is owed, and how long it is tried --------------------------------------------------------------------------
+
+
+def test_to_settle_is_tried_to_the_last_moment_of_half_a_second(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold = bench.claimed()
+    moments = iter([0.0, 0.3, 0.3, 0.3, 0.3])  # begun, and after each try; the second pause ends with the budget
+    pauses: list[float] = []
+    time = SimpleNamespace(monotonic=lambda: next(moments), sleep=pauses.append)
+    monkeypatch.setattr("flask_idempotent.core.guard.time", time)
+    bench.breaks("settle")
+    hold.complete()
+    assert pauses == [0.05, 0.2]
+    assert len(bench.store.asked) == 3
+
+
+def test_no_more_than_a_thousand_endings_are_owed_the_latest_ones(bench: Bench) -> None:
+    for n in range(1005):
+        bench.guard.owe(Hold(bench.guard, TERMS, f"{n}"), State.DONE)
+    for _ in range(210):
+        bench.guard.issue(DIGEST, binding="", scene="", ttl=9)
+    owners = [asked[1].owner for asked in bench.store.asked if asked[0] == "settle"]
+    assert owners == [f"{n}" for n in range(5, 1005)]
+
+
+def test_an_event_without_terms_is_of_nobody(bench: Bench) -> None:
+    bench.guard.tell("unguarded")
+    assert bench.events == [Event("unguarded", "", "", "", "")]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from redis.exceptions import ResponseError
 
-from flask_idempotent.core.errors import RecordInvalid
+from flask_idempotent.core.errors import RecordInvalid, StoreUnavailable
 from flask_idempotent.core.record import Claim, Holder, Record, State, Verdict
 from flask_idempotent.stores.redis import RedisStore, layout
+from tests.servers import RedisServer
 from tests.stores.redis_steps import KEY, claim, issue, made, put, raw
 
 HAND_MADE = Claim(KEY, Record(State.RUNNING, fence=1_000_000, held_until=1_000_000, expires_at=1_000_000, owner="anna"))
@@ -105,6 +107,17 @@ class TestDamage:
         client.execute_command(*put)
         self.nobody_may_use_it(store)
         assert client.execute_command("TYPE", KEY) == kind.encode()
+
+    def test_an_error_of_the_server_is_no_damage(self, valkey: RedisServer) -> None:
+        """Else an operator whose rule forbids GET would be told that every record is damaged."""
+        valkey.control.execute_command("ACL", "SETUSER", "poor", "on", ">secret", "~*", "+@all", "-get")
+        store = made(valkey.url.replace("//", "//poor:secret@"))
+        try:
+            for ask in (lambda: claim(store), lambda: store.get(KEY)):
+                with pytest.raises((ResponseError, StoreUnavailable)):
+                    ask()
+        finally:
+            valkey.control.execute_command("ACL", "DELUSER", "poor")
 
     def test_a_text_that_is_no_text_is_damage_not_a_crash(self, store: RedisStore) -> None:
         claim(store, KEY)
