@@ -939,7 +939,11 @@ def test_the_token_is_good_again_once_the_answer_is_made_and_before_the_apps_hoo
 
 
 @pytest.mark.case("WIRE-09", "S5")
-@pytest.mark.parametrize("more", [(object(),), (201, "no headers"), ("neither", object())], ids=repr)
+@pytest.mark.parametrize(
+    "more",
+    [(object(),), (201, "no headers"), ("neither", object())],
+    ids=["object", "status and text", "text and object"],
+)
 def test_a_value_that_only_the_decorator_above_understands_is_a_success(more: tuple[Any, ...]) -> None:
     app, ledger = make_app(), Ledger()
 
