@@ -145,6 +145,14 @@ class TestSettle:
         assert accepted
         assert record == replace(TOKEN, owner="anna", fence=NOW)
 
+    @pytest.mark.parametrize("consume", [False, True])
+    def test_what_is_restored_forgets_how_it_was_claimed(self, consume: bool) -> None:
+        second = claimed(claimed(TOKEN).record, "ben", NOW + 100, takeover=False, consume=consume)
+        assert second.taken
+        record, accepted = settled(second.record, second, NOW + 200, state=State.ISSUED)
+        assert accepted
+        assert record == replace(TOKEN, owner="ben", fence=NOW + 100)
+
     @pytest.mark.parametrize("before", [None, TOKEN])
     def test_nothing_is_restored_that_has_no_life_left(self, before: Record | None) -> None:
         claim = claimed(before, lease=5000)
