@@ -55,16 +55,15 @@ def edits(text: str) -> Iterator[Edit]:
         elif token.text in ("{", "max"):
             yield from file.without_items(at if token.text == "{" else at + 1)
         elif token.kind == "number":
-            is_index = file.tokens[at - 1].text == "["  # the one before would be an index, too: once is enough
-            yield from _numbers(token.start, token.text, up_only=is_index)
+            yield from _numbers(token.start, token.text, file.steps(at))
         elif token.kind == "string":
             yield from file.strings(at)
     yield from file.statements()
 
 
-def _numbers(start: int, digits: str, *, up_only: bool = False) -> Iterator[Edit]:
-    for new in (int(digits) + 1, int(digits) - 1):
-        if new >= 0 and not (up_only and new < int(digits)):
+def _numbers(start: int, digits: str, steps: tuple[int, ...] = (1, -1)) -> Iterator[Edit]:
+    for new in (int(digits) + step for step in steps):
+        if new >= 0:
             yield Edit(start, start + len(digits), str(new))
 
 
@@ -124,6 +123,15 @@ class _File:
                 yield Edit(item[0].start, self.tokens[right].end, "")
             elif item:
                 yield Edit(item[0].start if left == at else self.tokens[left].start, item[-1].end, "")
+
+    def steps(self, at: int) -> tuple[int, ...]:
+        """By how much a number is moved."""
+        before, after = self.tokens[at - 1].text, self.tokens[at + 1 : at + 2]
+        if before == "[":
+            return (1,)  # the one before would be an index, too: once is enough
+        if before == "return" and (not after or after[0].text in ("\n", "end")):
+            return (-1,)  # a reply: whatever is not 0 says the same
+        return (1, -1)
 
     def strings(self, at: int) -> Iterator[Edit]:
         token = self.tokens[at]
