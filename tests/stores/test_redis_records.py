@@ -107,9 +107,10 @@ def test_a_day_passes_on_the_server(clock_valkey: RedisServer) -> None:
 @pytest.mark.parametrize("taken", [True, False])
 @pytest.mark.parametrize("takeover", [True, False])
 @pytest.mark.parametrize("consume", [True, False])
-def test_how_it_was_claimed_is_read_as_it_was_written(
+def test_how_it_was_claimed_is_read_as_it_was_written_until_it_is_restored(
     consume: bool, takeover: bool, taken: bool, store: RedisStore
 ) -> None:
+    issue(store)
     if taken:
         claim(store, lease=30)
         age(store._client, KEY, 31)
@@ -120,7 +121,10 @@ def test_how_it_was_claimed_is_read_as_it_was_written(
     assert record == won.record
     assert (record.consumed, record.takeover, record.taken) == (consume, takeover, taken)
     assert claim(store, **asked) == won
-    assert store.settle(won, state=State.FAILED, hold=0, ttl=60)
+    assert store.settle(won, state=State.ISSUED, hold=0, ttl=60)
+    restored = store.get(KEY)
+    assert restored is not None
+    assert (restored.consumed, restored.takeover, restored.taken) == (False, True, False)
 
 
 @pytest.mark.parametrize("size", [0, 1, 1024, 1024 * 1024])
