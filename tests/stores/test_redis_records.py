@@ -121,6 +121,11 @@ def test_how_it_was_claimed_is_read_as_it_was_written_until_it_is_restored(
     assert record == won.record
     assert (record.consumed, record.takeover, record.taken) == (consume, takeover, taken)
     assert claim(store, **asked) == won
+    if not consume:
+        assert store.settle(won, state=State.RUNNING, hold=30, ttl=60)  # reads it and writes it again
+        extended = store.get(KEY)
+        assert extended is not None
+        assert (extended.consumed, extended.takeover, extended.taken) == (consume, takeover, taken)
     assert store.settle(won, state=State.ISSUED, hold=0, ttl=60)
     restored = store.get(KEY)
     assert restored is not None
