@@ -15,7 +15,7 @@ from tools import checks
 
 CASES = checks.ROOT / "tests" / "cases.toml"
 ALLOWED = checks.ROOT / "tests" / "passes_when_off.toml"
-BOUND = 300.0  # seconds for the suite, and as many for the browser; each test comes first with its first parameters
+BOUND = 600.0  # seconds for the suite, and as many for the browser; each test comes first with its first parameters
 PARTS = (["tests", "--ignore=tests/browser", "-n", "2", "--dist", "loadgroup"], ["tests/browser"])
 
 
