@@ -24,7 +24,7 @@ class Mutant:
     """What one edit makes of a file. Its name holds no line numbers, so that lists of mutants outlive other changes."""
 
     file: str  # from the root of the project
-    line: int
+    line: int  # 0 if that is not known
     was: str
     becomes: str
     nth: int  # of those that read the same
@@ -35,11 +35,8 @@ class Mutant:
         return self.file, self.was, self.becomes, self.nth
 
     def __str__(self) -> str:
-        return f"{Path(self.file).name}:{self.line}  {_short(self.was, self.becomes)}"
-
-
-def _short(was: str, becomes: str) -> str:
-    return f"{was}  =>  {becomes or '(dropped)'}"
+        place = f"{Path(self.file).name}:{self.line}" if self.line else Path(self.file).name
+        return f"{place}  {self.was}  =>  {self.becomes or '(dropped)'}"
 
 
 def mutants(file: str, text: str, edits: Iterable[Edit]) -> list[Mutant]:
