@@ -83,7 +83,7 @@ def _search(rules: Rules, bounds: Bounds, until: float) -> bool:
         print(broken)
         return True
     found = search.found
-    print(f"  {found}{f' because {watch.why}' if watch.why else ''}; at most {watch.peak / 1e6:,.0f} MB")
+    print(f"  {found}{f', stopped: {watch.why}' if watch.why else ', all of them'}; at most {watch.peak / 1e6:,.0f} MB")
     print("  steps: " + ", ".join(f"{name} {count:,}" for name, count in found.steps.most_common()))
     if rules.failover:
         return _is_wrong(found)

@@ -69,7 +69,7 @@ class Found:
     def __str__(self) -> str:
         return (
             f"{self.states:,} states ({self.parts:,} of one key), {self.transitions:,} transitions, "
-            f"{self.seconds:.1f} s{'' if self.whole else ', stopped'}"
+            f"{self.seconds:.1f} s"
         )
 
 
