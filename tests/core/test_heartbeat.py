@@ -347,3 +347,49 @@ def test_a_claim_whose_reply_never_came_is_extended_by_its_owner(bench: Bench) -
     record = bench.store.get(confirmed.key)
     assert isinstance(record, Record)
     assert record.held_until > confirmed.record.held_until
+
+
+class Scripted:
+    """A hold that is asked for an extension by hand."""
+
+    settled = False
+
+    def __init__(self, lease: float, extended: Callable[[], bool | None] = lambda: True) -> None:
+        self.terms = Terms(digest="d", token=True, lease=lease, life=lease, ttl=lease)
+        self.asked = 0
+        self._extended = extended
+
+    def try_extend(self) -> bool | None:
+        self.asked += 1
+        return self._extended()
+
+
+def test_the_shortest_lease_sets_the_pace_also_while_there_is_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    beat = Heartbeat()
+    paces = []
+    for lease in (1e300, 6.0, 600.0):
+        with beat.watch(Scripted(lease)):  # type: ignore[arg-type]
+            paces.append(beat._tick)
+    assert paces == [threading.TIMEOUT_MAX, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(("now", "asked"), [(1.999, 0), (2.0, 1)])
+def test_news_is_due_at_a_third_of_the_lease_exactly(now: float, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    beat, hold = Heartbeat(), Scripted(6.0)
+    beat._news[hold] = 0.0  # type: ignore[index]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    beat._look_at(hold, 0.0)  # type: ignore[arg-type]
+    assert hold.asked == asked
+
+
+def test_a_claim_that_is_lost_while_its_view_ends_is_no_error() -> None:
+    beat = Heartbeat()
+    hold = Scripted(6.0, lambda: bool(beat._news.clear()))
+    beat._news[hold] = 0.0  # type: ignore[index]
+    beat._look_at(hold, 0.0)  # type: ignore[arg-type]
+    assert hold.asked == 1
+    assert beat._news == {}
