@@ -23,7 +23,7 @@ _REPEATED: Final = math.inf
 
 
 def _integer(text: str) -> int:
-    if len(text) > _MAX_DIGITS:
+    if len(text.lstrip("+-")) > _MAX_DIGITS:
         raise ValueError("too many digits")
     return int(text)
 

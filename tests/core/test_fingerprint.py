@@ -289,3 +289,22 @@ def test_fingerprints_stay_what_they_are() -> None:
     assert fingerprint("POST", "/orders", pairs, "text/plain", ["a", b"\xff"]) == "a_NYPwZQTsap7am9BOugL8Rl"
     canonical = canonical_json(b'{"b": 1.10, "a": [1e9, true], "b": null}')
     assert canonical == b'[Infinity,[["a",[1000000000,true]],["b",[NaN,"11",-1]],["b",null]]]'
+
+
+def test_numbers_are_followed_to_a_thousand_digits() -> None:
+    assert canonical_json(b"1e999") == canonical_json(b"1" + b"0" * 999) != canonical_json(b"1e1000")
+    for sign in (b"", b"-"):
+        assert canonical_json(sign + b"12e998") == canonical_json(sign + b"12" + b"0" * 998) is not None
+        assert canonical_json(sign + b"9" * 1001) is None
+    assert canonical_json(b"1e1000") == b'[NaN,"1",1000]'
+    assert canonical_json(b"9" * 1000) is not None
+
+
+def test_nesting_is_followed_to_two_hundred_levels() -> None:
+    def nested(levels: int, more: bytes = b"") -> bytes:
+        return b"[" * levels + b"]" * (levels - 1) + more + b"]"
+
+    assert canonical_json(nested(200)) == nested(200)
+    assert canonical_json(nested(200, b",[]")) == nested(200, b",[]")
+    assert canonical_json(nested(201)) is None
+    assert canonical_json(b'[{"a":' * 101 + b"0" + b"}]" * 101) is None

@@ -181,6 +181,7 @@ def test_an_error_of_any_kind_does_not_end_it(bench: Bench, error: Exception, ca
     with bench.heartbeat.watch(hold), bench.heartbeat.watch(other):
         until(lambda: bench.beats(hold) >= 2 and bench.beats(other) >= 2)
     assert str(error) in caplog.text
+    assert f"The heartbeat could not extend the claim of digest {hold.terms.digest}." in caplog.messages
 
 
 def test_without_a_thread_the_work_goes_on(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
