@@ -132,6 +132,16 @@ def test_how_it_was_claimed_is_read_as_it_was_written_until_it_is_restored(
     assert (restored.consumed, restored.takeover, restored.taken) == (False, True, False)
 
 
+def test_a_key_never_gets_a_tokens_end(store: RedisStore) -> None:
+    won = claim(store)
+    steps: list[tuple[State, bytes | None]] = [(State.RUNNING, None), (State.DONE, None), (State.DONE, b"answer")]
+    for state, result in steps:  # each reads the record and writes it again
+        assert store.settle(won, state=state, hold=30, ttl=60, result=result)
+        record = store.get(KEY)
+        assert record is not None
+        assert (record.state, record.result, record.issued_until) == (state, result, 0)
+
+
 @pytest.mark.parametrize("size", [0, 1, 1024, 1024 * 1024])
 def test_a_result_of_any_size_comes_back_with_the_refusal(size: int, store: RedisStore) -> None:
     result = secrets.token_bytes(size)
