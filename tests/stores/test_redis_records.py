@@ -132,14 +132,39 @@ def test_how_it_was_claimed_is_read_as_it_was_written_until_it_is_restored(
     assert (restored.consumed, restored.takeover, restored.taken) == (False, True, False)
 
 
-def test_a_key_never_gets_a_tokens_end(store: RedisStore) -> None:
-    won = claim(store)
-    steps: list[tuple[State, bytes | None]] = [(State.RUNNING, None), (State.DONE, None), (State.DONE, b"answer")]
-    for state, result in steps:  # each reads the record and writes it again
+def test_what_a_step_does_not_change_stays_as_it_was(store: RedisStore) -> None:
+    won = claim(store, scene="a scene", fingerprint="a print")
+    steps: list[tuple[State, bytes | None]] = [
+        (State.RUNNING, None),
+        (State.DONE, None),
+        (State.DONE, b"answer"),
+        (State.DONE, b"answer"),
+    ]
+    for state, result in steps:  # each reads the record and writes it again, but the last
         assert store.settle(won, state=state, hold=30, ttl=60, result=result)
         record = store.get(KEY)
         assert record is not None
-        assert (record.state, record.result, record.issued_until) == (state, result, 0)
+        moments = {"held_until": record.held_until, "expires_at": record.expires_at}
+        assert record == replace(won.record, state=state, result=result, **moments)
+    assert not store.settle(won, state=State.DONE, hold=30, ttl=60, result=b"other")
+    assert claim(store, owner="ben", scene="a scene", fingerprint="a print").verdict is Verdict.DONE
+
+
+def test_an_extension_shortens_no_life(store: RedisStore) -> None:
+    won = claim(store, ttl=60)
+    assert store.settle(won, state=State.RUNNING, hold=1, ttl=1)
+    record = store.get(KEY)
+    assert record is not None
+    assert record.expires_at == won.record.expires_at
+
+
+@pytest.mark.parametrize("takeover", [True, False])
+def test_what_was_consumed_and_failed_was_taken_over_by_nobody(takeover: bool, store: RedisStore) -> None:
+    won = claim(store, consume=True, takeover=takeover)
+    assert store.settle(won, state=State.FAILED, hold=0, ttl=60)
+    record = store.get(KEY)
+    assert record is not None
+    assert (record.taken, record.takeover, record.consumed) == (False, takeover, False)
 
 
 @pytest.mark.parametrize("size", [0, 1, 1024, 1024 * 1024])
