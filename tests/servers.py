@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ class RedisServer:
             "FAKETIME_TIMESTAMP_FILE": str(self._clock_file),
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "TZ": "UTC",  # in which a moment is written into that file
         }
 
     @property
@@ -117,12 +119,21 @@ class RedisServer:
         """Add to the server's time, and return when it has seen it; only where it was made with ``clock=True``."""
         self._offset += seconds
         earliest = time.time() + self._offset - 0.02
-        beside = self._clock_file.with_suffix(".new")
-        beside.write_text(f"{self._offset:+f}\n")
-        os.replace(beside, self._clock_file)  # noqa: PTH105 - in one step: the server reads it at every look at the time
+        self._write_clock(f"{self._offset:+f}")
         # Commands go by a time that the server keeps for up to a millisecond, so ask until that one has moved.
         while self.process.alive and not earliest <= self._kept_time() <= time.time() + self._offset + 0.02:
             pass
+
+    def stop_clock(self, moment: int) -> None:
+        """Let the server's time stand still at a moment, in microseconds; only where it was made with ``clock=True``.
+        Valkey 9.1 cannot: by the processor's counter it goes on for a millisecond, then begins that one again."""
+        shown = datetime.fromtimestamp(moment // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        self._write_clock(f"{shown}.{moment % 1_000_000:06}5")  # half a microsecond more: libfaketime cuts off
+
+    def _write_clock(self, text: str) -> None:
+        beside = self._clock_file.with_suffix(".new")
+        beside.write_text(f"{text}\n")
+        os.replace(beside, self._clock_file)  # noqa: PTH105 - in one step: the server reads it at every look at the time
 
     def _kept_time(self) -> float:
         return int(self.control.info("server")["server_time_usec"]) / 1_000_000

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flask_idempotent.stores import from_url
 from flask_idempotent.stores.redis import RedisStore
+from tests.sentinels import SentinelGroup
 from tests.servers import RedisServer
 from tests.stores.redis_steps import made
 
@@ -31,3 +33,17 @@ def connect() -> Iterator[Callable[[str], Any]]:
     yield connect
     for store in opened:
         store._client.close()
+
+
+@pytest.fixture(scope="session")
+def svc_sentinels(server_folder: Path) -> Iterator[SentinelGroup]:
+    group = SentinelGroup(server_folder).start()
+    yield group
+    group.stop()
+
+
+@pytest.fixture
+def sentinels(svc_sentinels: SentinelGroup) -> SentinelGroup:
+    """A primary, its replica and three sentinels, emptied before the test."""
+    svc_sentinels.flush()
+    return svc_sentinels

@@ -12,6 +12,7 @@ from flask_idempotent.stores import from_object, from_url
 from flask_idempotent.stores.memory import MemoryStore
 from flask_idempotent.stores.redis import RedisStore
 from flask_idempotent.testing import AdminStoreContract, FakeClock
+from tests.sentinels import SentinelGroup
 from tests.servers import RedisCluster, RedisServer
 from tests.stores.aging import age
 
@@ -50,5 +51,13 @@ class TestCluster(_Redis):
     @pytest.fixture
     def store(self, cluster: RedisCluster) -> Iterator[Any]:
         client = cluster.client()
+        yield from_object(client)
+        client.close()
+
+
+class TestSentinel(_Redis):
+    @pytest.fixture
+    def store(self, sentinels: SentinelGroup) -> Iterator[Any]:
+        client = sentinels.client()
         yield from_object(client)
         client.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import fakeredis
@@ -13,15 +12,14 @@ import pytest
 import redis
 import redis.asyncio
 from redis.exceptions import ConnectionError as BrokenConnection
-from redis.sentinel import Sentinel
 
 from flask_idempotent.core.record import Claim, State
 from flask_idempotent.core.store import AdminStore
 from flask_idempotent.stores import from_object, from_url
 from flask_idempotent.stores.memory import MemoryStore
 from flask_idempotent.stores.redis import RedisStore
-from tests.live import HOST, Process, answers, free_port
-from tests.servers import RedisCluster, RedisServer, binary
+from tests.sentinels import SentinelGroup
+from tests.servers import RedisCluster, RedisServer
 
 
 def options_of(url: str) -> dict[str, Any]:
@@ -155,8 +153,9 @@ class TestObjects:
     def test_fakeredis(self) -> None:
         uses(from_object(fakeredis.FakeStrictRedis(version=(6, 2))))
 
-    def test_what_a_sentinel_returns(self, sentinel: Sentinel, closing: Any) -> None:
-        uses(from_object(closing(sentinel.master_for("shop"))))
+    @pytest.mark.parametrize("decode", [True, False])
+    def test_what_a_sentinel_returns(self, decode: bool, sentinels: SentinelGroup, closing: Any) -> None:
+        uses(from_object(closing(sentinels.client(decode_responses=decode))))
 
     @pytest.mark.parametrize("decode", [True, False])
     def test_a_cluster(self, decode: bool, cluster: RedisCluster, closing: Any) -> None:
@@ -195,20 +194,3 @@ def closing() -> Iterator[Any]:
     yield keep
     for client in opened:
         client.close()
-
-
-@pytest.fixture
-def sentinel(valkey: RedisServer, tmp_path: Path) -> Iterator[Sentinel]:
-    """A running sentinel that watches Valkey."""
-    port = free_port(bus=True)
-    folder = tmp_path / "sentinel"
-    settings = tmp_path / "sentinel.conf"
-    settings.write_text(f"port {port}\nbind {HOST}\nsentinel monitor shop {HOST} {valkey.port} 1\n")
-    process = Process("sentinel", [binary("valkey91"), str(settings), "--sentinel"], folder, {})
-    process.spawn()
-    process.wait_ready(lambda: answers(port, b"PING\r\n", b"+PONG"))
-    client = Sentinel([(HOST, port)])
-    yield client
-    for watcher in client.sentinels:
-        watcher.close()
-    process.stop()
