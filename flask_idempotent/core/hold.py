@@ -66,8 +66,9 @@ class Hold:
         return self.claim.fence if self.claim is not None else 0
 
     def complete(self, result: bytes | None = None) -> None:
-        """The work succeeded; keep ``result`` for duplicates."""
-        if self._stands_as_done and result is None:
+        """The work succeeded; keep ``result`` for duplicates. A consumed claim is done already and keeps nothing: the
+        store is not asked."""
+        if self._stands_as_done and (result is None or self.terms.consume):
             self.settled = True
         else:
             self._settle("completed", State.DONE, result)
@@ -98,7 +99,8 @@ class Hold:
     def extend(self) -> bool:
         """The work goes on: hold the claim for another lease from now.
 
-        :returns: False if the claim was lost, because its lease was over and another owner has it.
+        :returns: False if the claim was lost: its lease was over and another owner has it, or the store went back to
+            before the claim.
         """
         return self.try_extend() is not False
 

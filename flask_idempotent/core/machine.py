@@ -101,10 +101,10 @@ def settle(
 ) -> tuple[Record | None, bool]:
     """Return the record as it is afterwards (None: deleted) and whether the owner's word counts."""
     record = live(record, now)
-    if record is None:
-        return _settle_absent(now, claim, state, ttl, result), True
-    if record.owner != claim.owner:
-        return record, False
+    if state is not State.DONE:
+        result = None
+    if record is None or record.owner != claim.owner:
+        return _settle_missing(record, now, claim, state, ttl, result)
     if record.state is state and state is not State.RUNNING and not (result is not None and record.result is None):
         # The same command again. Another result under the same owner is none.
         return record, result is None or result == record.result
@@ -117,12 +117,21 @@ def settle(
     return _finished(record, now, state, ttl, result), True
 
 
-def _settle_absent(now: int, claim: Claim, state: State, ttl: int, result: bytes | None) -> Record | None:
-    """The effect happened, or half happened, and the record is gone: write it anew. To restore or extend what is gone
-    writes nothing: the late copy of such a command would occupy the key."""
-    if state in (State.ISSUED, State.RUNNING):
-        return None
-    return _finished(claim.record, now, state, ttl, result)
+def _settle_missing(
+    record: Record | None, now: int, claim: Claim, state: State, ttl: int, result: bytes | None
+) -> tuple[Record | None, bool]:
+    """The store does not have the claim. If its record is gone, or went back to before the claim, then the effect that
+    happened, or half happened, is written anew. To restore or extend writes nothing: the late copy of such a command
+    would occupy the key."""
+    if state in (State.DONE, State.FAILED) and (record is None or _is_older(record, claim)):
+        return _finished(claim.record, now, state, ttl, result), True
+    return record, record is None
+
+
+def _is_older(record: Record, claim: Claim) -> bool:
+    """Return whether the store went back to before the claim: a failover or a restart lost what was written last, and
+    fences only grow. What is done or failed stays: its effect happened, too, and its answer may have been given."""
+    return record.fence < claim.fence and record.state in (State.ISSUED, State.RUNNING)
 
 
 def _may_follow(record: Record, state: State) -> bool:

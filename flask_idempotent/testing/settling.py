@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..core.record import State, Verdict
+from dataclasses import replace
+
+from ..core.record import Claim, State, Verdict
 from ..core.store import Store
 from .steps import Steps
 
@@ -129,3 +131,63 @@ class SettlingContract(Steps):
             self.advance(store, key, self.TTL)
             assert self.settled(store, claim, state)
             assert store.get(key) is None
+
+    def test_an_effect_is_recorded_though_the_store_went_back_to_before_its_claim(self, store: Store) -> None:
+        for state in (State.DONE, State.FAILED):
+            for restored in (False, True):
+                key = self.token(store)
+                older = self.won(store, key, binding="b", fingerprint="f")
+                assert not restored or self.settled(store, older, State.ISSUED)
+                before, lost = self.kept(store, key), lost_claim(older)
+                for unheard in (State.ISSUED, State.RUNNING):
+                    assert not self.settled(store, lost, unheard)
+                assert self.kept(store, key) == before
+                assert self.settled(store, lost, state, b"answer")
+                record = self.kept(store, key)
+                assert (record.state, record.owner, record.fence) == (state, "late", lost.fence)
+                assert (record.binding, record.fingerprint, record.taken) == ("b", "f", True)
+                assert record.result == (b"answer" if state is State.DONE else None)
+                assert self.settled(store, lost, state)
+                assert not self.settled(store, older, state)
+                assert self.kept(store, key) == record
+
+    def test_a_token_that_was_issued_again_after_its_end_learns_of_the_effect(self, store: Store) -> None:
+        key = self.token(store)
+        claim = self.won(store, key, binding="b")
+        self.advance(store, key, self.TTL)
+        store.issue(key, binding="b", scene="", ttl=self.TTL)
+        assert self.settled(store, claim, State.DONE, b"answer")
+        assert self.refused(store, key, binding="b").verdict is Verdict.DONE
+
+    def test_what_is_settled_stays_so_though_the_store_lost_a_later_claim(self, store: Store) -> None:
+        for end in (State.DONE, State.FAILED, None):
+            key = self.token(store)
+            older = self.won(store, key, binding="b", consume=end is None)
+            assert end is None or self.settled(store, older, end)
+            before = self.kept(store, key)
+            for state in State:
+                assert not self.settled(store, lost_claim(older), state)
+            assert self.kept(store, key) == before
+
+    def test_a_lost_claim_that_is_not_later_changes_nothing(self, store: Store) -> None:
+        key = self.new_key()
+        claim = self.won(store, key)
+        for state in State:
+            assert not self.settled(store, lost_claim(claim, later=0), state)
+        assert self.kept(store, key) == claim.record
+
+    def test_only_what_is_done_keeps_a_result(self, store: Store) -> None:
+        for state in (State.ISSUED, State.RUNNING, State.FAILED):
+            key = self.token(store)
+            claim = self.won(store, key, binding="b")
+            for _ in range(2):
+                assert self.settled(store, claim, state, b"answer")
+                assert (self.kept(store, key).state, self.kept(store, key).result) == (state, None)
+
+
+def lost_claim(older: Claim, later: int = 1) -> Claim:
+    """Return a claim of the same key that the store does not have (any more): by a failover, say.
+
+    :param later: by how much its fence is higher.
+    """
+    return replace(older, record=replace(older.record, owner="late", fence=older.fence + later, taken=True))

@@ -22,7 +22,7 @@ BROKEN_BY_A_FAILOVER = {
     promises.NEVER_TAKEN,
     promises.TOLD,
     promises.POWERLESS,
-    promises.CAN_SETTLE,
+    promises.CAN_GO_ON,
     promises.FENCES,
 }
 """By one that loses the last write. docs/guarantees says what that means for users."""

@@ -1,8 +1,8 @@
 """The state machine, asked once for each question that the search of :mod:`tests.core.explore` can put to it.
 
 A record is known by a number. It is kept as if it were always the same moment, ``BASE``, and without what can make no
-difference any more; so there are few of them, and time needs no end. Of its owner only one thing is kept, and by those
-who ask: whether it is the one who asks.
+difference any more; so there are few of them, and time needs no end. Of its owner only two things are kept, and by
+those who ask: whether it is the one who asks, and whether the claim of the one who asks has a higher fence.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from flask_idempotent.core.record import Absent, Claim, Holder, Record, State
 BASE: Final = 1_000
 HIGHEST: Final = BASE + 1
 """Fences above it count as it: many claims in one microsecond."""
+ABOVE: Final = HIGHEST + 1
+"""The fence of a claim that is newer than the record."""
 NOTHING: Final = 0
 """The number of no record."""
 _ME, _OTHER = "me", "other"
@@ -81,7 +83,7 @@ class Asked:
         self.records: list[Record | None] = [None]
         self._numbers: dict[Record | None, int] = {None: NOTHING}
         self.claim: Callable[[int, bool, bool, bool, bool], Answer] = cache(self._claim)
-        self.settle: Callable[[int, bool, State, bool], Answer] = cache(self._settle)
+        self.settle: Callable[[int, bool, bool, State, bool], Answer] = cache(self._settle)
         self.issue: Callable[[int], Answer] = cache(self._issue)
         self.later: Callable[[int], int] = cache(self._later)
 
@@ -101,12 +103,12 @@ class Asked:
         )
         return self._answer(answer, old, answer.record if isinstance(answer, Claim) else old)
 
-    def _settle(self, number: int, mine: bool, state: State, with_result: bool) -> Answer:
+    def _settle(self, number: int, mine: bool, newer: bool, state: State, with_result: bool) -> Answer:
         old = self._asked_by_me(number, mine)
         new, counts = machine.settle(
             old,
             BASE,
-            Claim("key", Record(State.RUNNING, owner=_ME)),
+            Claim("key", Record(State.RUNNING, fence=ABOVE if newer else 0, owner=_ME)),
             state=state,
             hold=self.times.lease,
             ttl=self.times.ttl,

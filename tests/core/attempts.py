@@ -20,6 +20,7 @@ SETTLES: Final = {
     "extend": (State.RUNNING, False),
 }
 """What an owner may send: the state that it asks for, and whether a result comes with it."""
+_ENDINGS: Final = {(kind, late) for kind in ("done", "result", "fail") for late in (False, True)}
 
 
 class Attempt(NamedTuple):
@@ -27,12 +28,15 @@ class Attempt(NamedTuple):
 
     A command is its kind, and whether it is a late copy of one that has come. A worker waits for the reply to its claim
     only: what it does after a settle does not depend on the reply, and to send that again is what a copy does, too.
+    Newer is an attempt whose claim has a fence above the record's, which another owner has, or nobody.
     """
 
     phase: str = ASKING
     status: str = NONE  # see promises
     owns: bool = False
+    newer: bool = False
     owned: bool = False  # the record as it was before the last write
+    was_newer: bool = False  # than that one
     net: tuple[tuple[str, bool], ...] = ((CLAIM, False),)
 
     def __str__(self) -> str:
@@ -97,17 +101,34 @@ def travelled(attempt: Attempt, kind: str, late: bool, leaves_a_copy: bool) -> A
 
 
 @cache
-def written(attempt: Attempt, failover: bool) -> Attempt:
-    """Return it when somebody else has written the record."""
+def written(attempt: Attempt, newer: bool, failover: bool) -> Attempt:
+    """Return it when somebody else has written the record.
+
+    :param newer: whether it is newer than what was written.
+    """
     status = NONE if attempt.status in CURRENT else attempt.status
-    return attempt._replace(status=status, owns=False, owned=failover and attempt.owns)
+    return attempt._replace(
+        status=status,
+        owns=False,
+        newer=newer,
+        owned=failover and attempt.owns,
+        was_newer=failover and attempt.newer,
+    )
 
 
 @cache
-def tidy(attempt: Attempt, owns: bool, owned: bool, forgets: bool) -> Attempt:
+def tidy(attempt: Attempt, record: bool, before: bool, older: bool, was_older: bool, forgets: bool) -> Attempt:
     """Return it without what can make no difference any more.
 
+    :param record: whether there is one.
+    :param before: whether there was one that a failover could bring back.
+    :param older: whether what is newer than the record can change it.
+    :param was_older: the same of the one before.
     :param forgets: no failover can make it the owner of the record again.
     """
-    status = NONE if forgets and not owns else attempt.status
-    return Attempt(attempt.phase, status, owns, owned, tuple(sorted(attempt.net)))
+    owns, owned = record and attempt.owns, before and attempt.owned
+    ends = attempt.phase != LEFT or not _ENDINGS.isdisjoint(attempt.net)
+    newer = attempt.newer and older and ends and not owns and attempt.phase != ASKING
+    was_newer = attempt.was_newer and was_older and ends and not owned
+    status = NONE if forgets and not owns and not newer else attempt.status
+    return Attempt(attempt.phase, status, owns, newer, owned, was_newer, tuple(sorted(attempt.net)))

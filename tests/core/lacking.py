@@ -99,10 +99,16 @@ def _owner_of_a_settle_not_asked(rule: Rule, record: Record | None, now: int, cl
     return rule(record and replace(record, owner=claim.owner), now, claim, **options)
 
 
-@_breaks(promises.CAN_SETTLE, "settle")
-def _late_owner_refused(rule: Rule, record: Record | None, now: int, claim: Claim, **options: Any) -> Any:
+@_breaks(promises.CAN_END, "settle")
+def _late_owner_may_not_end(rule: Rule, record: Record | None, now: int, claim: Claim, **options: Any) -> Any:
     late = record is not None and record.state is State.RUNNING and now >= record.held_until
-    return (record, False) if late else rule(record, now, claim, **options)
+    return (record, False) if late and options["state"] in promises.ENDS else rule(record, now, claim, **options)
+
+
+@_breaks(promises.CAN_GO_ON, "settle")
+def _late_owner_may_not_go_on(rule: Rule, record: Record | None, now: int, claim: Claim, **options: Any) -> Any:
+    late = record is not None and record.state is State.RUNNING and now >= record.held_until
+    return (record, False) if late and options["state"] not in promises.ENDS else rule(record, now, claim, **options)
 
 
 @_breaks(promises.AGAIN, "settle")
@@ -111,14 +117,17 @@ def _second_settle_refused(rule: Rule, record: Record | None, now: int, claim: C
     return new, counts and (new != record or new is None or new.state is State.RUNNING or new.consumed)
 
 
-@_breaks(promises.RECORDED, "_settle_absent")
-def _effect_forgotten(rule: Rule, *asked: Any) -> None:
-    return None
+@_breaks(promises.RECORDED, "_settle_missing")
+def _effect_forgotten(rule: Rule, record: Record | None, *asked: Any) -> Any:
+    return record, record is None
 
 
-@_breaks(promises.STAYS_GONE, "_settle_absent")
-def _whatever_comes_is_written(rule: Rule, now: int, claim: Claim, state: State, ttl: int, result: bytes | None) -> Any:
-    return machine._finished(claim.record, now, state, ttl, result)
+@_breaks(promises.STAYS_GONE, "_settle_missing")
+def _whatever_comes_is_written(rule: Rule, record: Record | None, now: int, claim: Claim, *asked: Any) -> Any:
+    if record is not None:
+        return rule(record, now, claim, *asked)
+    state, ttl, result = asked
+    return machine._finished(claim.record, now, state, ttl, result), True
 
 
 @_breaks(promises.STAYS_SETTLED, "_may_follow")

@@ -14,7 +14,7 @@ from flask_idempotent.core.record import Claim, Record, State
 from . import promises
 from .asked import BASE, HIGHEST, NOTHING, Answer, Asked, Times
 from .attempts import ASKING, CLAIM, LEFT, SETTLES, WORKING, Attempt, Load, left, load, moves, tidy, travelled, written
-from .promises import CLAIMED, CURRENT, FIRM, FREE, HELD, NONE, OVER, SETTLED, SQUATS, Truth
+from .promises import CLAIMED, CURRENT, FIRM, FREE, HELD, NONE, OVER, PAST, SETTLED, SQUATS, Truth
 
 SHORT: Final = Times()
 SEALED: Final = -1
@@ -79,7 +79,7 @@ class OneKey:
 
     def sealed(self, part: Part) -> Part:
         """Return the part when its last write can no longer be lost: another key was written after it."""
-        attempts = tuple(one._replace(owned=False) for one in part.attempts)
+        attempts = tuple(one._replace(owned=False, was_newer=False) for one in part.attempts)
         return self._tidy(part._replace(before=SEALED, attempts=attempts))
 
     def steps(self, part: Part, room: Load) -> Iterator[tuple[Step, Load]]:
@@ -136,7 +136,9 @@ class OneKey:
             if isinstance(answer.said, Claim) and answer.wrote:
                 name = "claim taken over" if answer.said.taken else "claim granted"
                 status = SQUATS if attempt.phase == LEFT else HELD
-                written = self._write(part, index, answer, status)
+                # What it sends later carries the fence of the claim that it has heard of.
+                newer = _with(part, index, attempt._replace(newer=attempt.newer or attempt.phase == ASKING))
+                written = self._write(newer, index, answer, status, newer=False)
                 yield answer, Step(name, written._replace(truth=_granted(part.truth, answer.said, times)), True, broken)
             else:
                 name = "claim known again" if isinstance(answer.said, Claim) else "claim refused"
@@ -146,8 +148,8 @@ class OneKey:
 
     def _settled(self, part: Part, index: int, kind: str) -> Iterator[tuple[Answer, Step]]:
         attempt, (state, with_result), times = part.attempts[index], SETTLES[kind], self.rules.times
-        answer = self.asked.settle(part.record, attempt.owns, state, with_result)
-        broken = tuple(promises.of_settle(part.truth, attempt.status, attempt.owns, state, with_result, answer, times))
+        answer = self.asked.settle(part.record, attempt.owns, attempt.newer, state, with_result)
+        broken = tuple(promises.of_settle(part.truth, attempt, state, with_result, answer, times))
         if answer.said:
             if answer.wrote or (state is State.ISSUED and attempt.status in CURRENT):
                 part = part._replace(truth=_settled(part.truth, state, answer.new, times))
@@ -158,10 +160,13 @@ class OneKey:
                 part = _with(part, index, attempt._replace(status=status))
         yield answer, Step(kind if answer.said else f"{kind} refused", part, answer.wrote, broken)
 
-    def _write(self, part: Part, index: int, answer: Answer, status: str) -> Part:
-        """Store the new record; whoever else held the key has been replaced."""
+    def _write(self, part: Part, index: int, answer: Answer, status: str, newer: bool | None = None) -> Part:
+        """Store the new record; whoever else held the key has been replaced.
+
+        :param newer: whether the others are newer than it; None: as before.
+        """
         failover = self.rules.failover
-        attempts = [written(one, failover) for one in part.attempts]
+        attempts = [written(one, one.newer if newer is None else newer, failover) for one in part.attempts]
         if index >= 0:
             attempts[index] = attempts[index]._replace(status=status, owns=answer.mine)
         before = part.record if failover else SEALED
@@ -173,11 +178,15 @@ class OneKey:
         part = part._replace(issue=False)
         if answer.wrote:
             self.facts[f"issue: {_described(answer.old)} → {_described(answer.new)}"] += 1
-            part = self._write(part, -1, answer, NONE)._replace(truth=Truth(life=self.rules.times.token_ttl))
+            part = self._write(part, -1, answer, NONE, newer=True)
+            attempts = tuple(one._replace(status=PAST) for one in part.attempts)
+            part = part._replace(truth=Truth(life=self.rules.times.token_ttl), attempts=attempts)
         return Step("late issue", part, answer.wrote, broken)
 
     def _failed_over(self, part: Part) -> Part:
-        attempts = tuple(one._replace(owns=one.owned, owned=False) for one in part.attempts)
+        attempts = tuple(
+            one._replace(owns=one.owned, newer=one.was_newer, owned=False, was_newer=False) for one in part.attempts
+        )
         return part._replace(record=part.before, before=SEALED, attempts=attempts)
 
     def _note(self, attempt: Attempt, kind: str, answer: Answer) -> None:
@@ -185,14 +194,17 @@ class OneKey:
             who = " of a late claim" if attempt.status == SQUATS else ""
             self.facts[f"{kind}{who}: {_described(answer.old)} → {_described(answer.new)}"] += 1
 
+    def _goes_on(self, number: int) -> bool:
+        record = self.asked.records[number]
+        return record is not None and record.state in (State.ISSUED, State.RUNNING)
+
     def _tidy(self, part: Part) -> Part:
         """Leave out what can make no difference any more, and the order of the attempts."""
         token, record, before, truth, issue, attempts = part
         there, was_there, forgets = record != NOTHING, before not in (NOTHING, SEALED), not self.rules.failover
+        older, was_older = there and self._goes_on(record), was_there and self._goes_on(before)
         tidied = [
-            tidy(one, there and one.owns, was_there and one.owned, forgets)
-            for one in attempts
-            if one.phase != LEFT or one.net
+            tidy(one, there, was_there, older, was_older, forgets) for one in attempts if one.phase != LEFT or one.net
         ]
         tidied.sort()
         return Part(token, record, before, truth, issue, tuple(tidied))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from flask_idempotent.core.record import Claim, Record, State
 
 from .asked import BASE, Answer, Times
+
+if TYPE_CHECKING:
+    from .attempts import Attempt
 
 ONE_AT_A_TIME: Final = "no second claim is granted while the lease of an unsettled one runs"
 DONE_STANDS: Final = "nothing is claimed while a done or failed record lives"
@@ -18,9 +21,10 @@ HOLDS: Final = "whoever is told that the claim is theirs holds the record"
 MINE: Final = "its own running claim is never refused to an owner as a duplicate"
 CLAIMS_ONCE: Final = "a settled owner's late claim changes nothing while its record stands"
 AGAIN: Final = "a settle that comes again is answered as before"
-CAN_SETTLE: Final = "an owner that nobody replaced can settle"
-RECORDED: Final = "a completed effect is recorded even if the record is gone"
-STAYS_GONE: Final = "to restore or extend what is gone writes nothing"
+CAN_END: Final = "an owner that nobody replaced can complete and fail"
+CAN_GO_ON: Final = "an owner that nobody replaced can restore and extend"
+RECORDED: Final = "an effect is recorded even if its record is gone, or older than its claim"
+STAYS_GONE: Final = "to restore or extend what is gone, or older than the claim, writes nothing"
 STAYS_SETTLED: Final = "what is settled stays settled"
 NO_LONGER: Final = "restoring lengthens no life"
 LIVES: Final = "a claim shortens no life and outlives two leases; a result lives for its ttl from completion"
@@ -33,10 +37,11 @@ ALL: Final = frozenset(value for name, value in globals().items() if name.isuppe
 """Every promise."""
 
 # How an attempt to claim stands, by what the store has said yes to: it does not hold the key, or no more; it holds it;
-# it holds it by a claim that came when its worker had left; it has settled.
-NONE, HELD, SQUATS, OVER = "none", "held", "squats", "over"
+# it holds it by a claim that came when its worker had left; it has settled; it is older than a token issued again.
+NONE, HELD, SQUATS, OVER, PAST = "none", "held", "squats", "over", "past"
 CURRENT: Final = (HELD, SQUATS)
 
+ENDS: Final = (State.DONE, State.FAILED)
 FREE, CLAIMED, FIRM, SETTLED = "free", "claimed", "firm", "settled"
 
 
@@ -102,17 +107,18 @@ def _of_second(truth: Truth, claim: Claim) -> Iterator[str]:
 
 
 def of_settle(
-    truth: Truth, status: str, mine: bool, state: State, with_result: bool, answer: Answer, times: Times
+    truth: Truth, sender: Attempt, state: State, with_result: bool, answer: Answer, times: Times
 ) -> Iterator[str]:
     """Yield the promises that a settle has broken."""
-    old, new = answer.old, answer.new
-    if old is None:
-        yield from _of_settle_absent(state, answer)
-    else:
-        if (status == NONE or not mine) and (answer.wrote or answer.said):
+    old, new, status, mine = answer.old, answer.new, sender.status, sender.owns
+    if old is None or sender.newer:
+        yield from _of_settle_missing(state, answer)
+    if old is not None:
+        anew = sender.newer and state in ENDS
+        if (status == NONE or not (mine or anew)) and (answer.wrote or answer.said):
             yield POWERLESS
         if status in CURRENT and not answer.said and _may_settle(truth, state, with_result):
-            yield CAN_SETTLE
+            yield CAN_END if state in ENDS else CAN_GO_ON
         if status == OVER and mine and old.state is state and not answer.said and not (old.consumed and with_result):
             yield AGAIN
         if _is_settled(old) and answer.wrote and not (mine and _is_its_result(old, new)):
@@ -120,14 +126,14 @@ def of_settle(
         if state is State.ISSUED and answer.wrote and new is not None and _is_longer(old, new):
             yield NO_LONGER
     if new is not None and answer.wrote:
-        if state in (State.DONE, State.FAILED) and new.expires_at != BASE + times.ttl:
+        if state in ENDS and new.expires_at != BASE + times.ttl:
             yield LIVES
         yield from _of_end(new, times)
 
 
-def _of_settle_absent(state: State, answer: Answer) -> Iterator[str]:
-    if state in (State.ISSUED, State.RUNNING):
-        if answer.new is not None:
+def _of_settle_missing(state: State, answer: Answer) -> Iterator[str]:
+    if state not in ENDS:
+        if answer.wrote:
             yield STAYS_GONE
     elif not (answer.said and answer.mine and answer.new is not None and answer.new.state is state):
         yield RECORDED
@@ -145,7 +151,7 @@ def _may_settle(truth: Truth, state: State, with_result: bool) -> bool:
 
 
 def _is_settled(record: Record) -> bool:
-    return record.state in (State.DONE, State.FAILED) and not record.consumed
+    return record.state in ENDS and not record.consumed
 
 
 def _is_its_result(old: Record, new: Record | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +15,7 @@ from flask_idempotent.core.record import Absent, Claim, Holder, Record, State
 from tests.campaigns import explore as campaign
 
 from . import lacking, promises
-from .asked import BASE, normal
+from .asked import ABOVE, BASE, normal
 from .explore import Bounds, Broken, Search
 from .one_key import Rules
 
@@ -61,6 +62,16 @@ def test_what_late_commands_can_do(rules: Rules, bounds: Bounds, free: str) -> N
     assert set(found.facts) == late
 
 
+def test_a_late_completion_ends_a_token_that_a_late_copy_of_its_issue_revived() -> None:
+    rules = Rules(kinds=((True, False),), settles=("done", "fail"))
+    found = Search(rules, Bounds(1, 1, 2, ("token",))).run()
+    assert found.whole
+    assert {fact for fact in found.facts if "issued →" in fact and not fact.startswith("claim")} == {
+        "done: issued → done",
+        "fail: issued → failed",
+    }
+
+
 @pytest.mark.parametrize("key", ["token", "key"])
 def test_a_failover_that_loses_the_last_write_breaks_these_promises_and_no_other(key: str) -> None:
     found = Search(
@@ -80,6 +91,21 @@ def test_without_its_rule_a_promise_breaks(promise: str, monkeypatch: pytest.Mon
     with pytest.raises(Broken) as broken:
         Search(Rules(), Bounds(workers=2, sent=2, late=1, keys=("token",))).run()
     assert promise in broken.value.promises, broken.value
+
+
+@pytest.mark.parametrize(
+    ("is_older", "promise"),
+    [
+        pytest.param(lambda record, claim: False, promises.RECORDED, id="never"),
+        pytest.param(lambda record, claim: True, promises.STAYS_SETTLED, id="whatever is there"),
+    ],
+)
+def test_after_a_failover_what_is_older_than_a_claim_gives_way_to_its_effect_and_nothing_else(
+    is_older: Callable[[Record, Claim], bool], promise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "_is_older", is_older)
+    rules = Rules(settles=WITHOUT_RESULT, late=False, failover=True)
+    assert promise in Search(rules, Bounds(workers=2, sent=1, late=0, keys=("key",))).run().broken
 
 
 # -- what the search leaves out makes no difference ----------------------------------------------------------------
@@ -137,7 +163,8 @@ def test_a_claim_is_answered_alike_at_any_time(
 def test_a_settle_is_answered_alike_at_any_time_and_whatever_the_claim_was(
     record: Record, claimed: Record, state: State, result: bytes | None
 ) -> None:
-    claims = Claim("key", replace(claimed, owner="me")), Claim("key", Record(State.RUNNING, owner="me"))
+    fence = ABOVE if claimed.fence > record.fence else 0
+    claims = Claim("key", replace(claimed, owner="me")), Claim("key", Record(State.RUNNING, fence=fence, owner="me"))
     new, counts = machine.settle(record, NOW, claims[0], state=state, hold=1, ttl=2, result=result)
     shown = normal(record, NOW)
     reduced, also_counts = machine.settle(shown, BASE, claims[1], state=state, hold=1, ttl=2, result=result)

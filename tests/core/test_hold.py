@@ -249,6 +249,13 @@ def test_an_ending_is_the_last(bench: Bench, consume: bool, ending: Callable[[Ho
     assert bench.store.asked == asked
 
 
+@pytest.mark.parametrize("result", [None, b"", b"r"])
+def test_what_was_consumed_is_complete_without_a_word(bench: Bench, result: bytes | None) -> None:
+    hold = bench.claimed(consume=True)
+    hold.complete(result)
+    assert (hold.settled, bench.store.asked, bench.events) == (True, [], [])
+
+
 def test_what_could_not_be_kept_is_written_at_the_end(bench: Bench) -> None:
     hold = bench.claimed()
     bench.breaks("settle")

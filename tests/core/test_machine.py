@@ -225,12 +225,52 @@ class TestSettle:
             after, accepted = settled(record, claim, NOW + 500, state=state, result=b"r")
             end = NOW + 1500
             assert accepted
-            assert after == replace(claim.record, state=state, held_until=end, expires_at=end, result=b"r")
+            result = b"r" if state is State.DONE else None
+            assert after == replace(claim.record, state=state, held_until=end, expires_at=end, result=result)
 
     def test_to_restore_or_extend_what_is_gone_writes_nothing(self) -> None:
         claim = claimed(TOKEN)
         for state in (State.ISSUED, State.RUNNING):
             assert settled(None, claim, state=state) == (None, True)
+
+    @pytest.mark.parametrize("before", [TOKEN, claimed(TOKEN, "ben").record], ids=["issued", "running"])
+    def test_a_store_that_went_back_to_before_the_claim_learns_of_its_effect_only(self, before: Record) -> None:
+        claim = claimed(before, now=NOW + 100)
+        for state in (State.ISSUED, State.RUNNING):
+            assert settled(before, claim, NOW + 110, state=state) == (before, False)
+        for state in (State.DONE, State.FAILED):
+            after, accepted = settled(before, claim, NOW + 110, state=state)
+            assert accepted
+            assert after == settled(claim.record, claim, NOW + 110, state=state)[0]
+            assert settled(after, claim, NOW + 120, state=state) == (after, True)
+
+    @pytest.mark.parametrize("state", [State.DONE, State.FAILED])
+    def test_what_went_back_to_another_owner_that_is_done_stays(self, state: State) -> None:
+        ben = claimed(TOKEN, "ben")
+        lost = claimed(ben.record, now=NOW + 100)
+        consumed = claimed(TOKEN, "ben", consume=True).record
+        for before in (consumed, *(settled(ben.record, ben, state=end)[0] for end in (State.DONE, State.FAILED))):
+            assert settled(before, lost, NOW + 110, state=state) == (before, False)
+
+    @pytest.mark.parametrize("fence", [0, NOW])
+    def test_a_claim_that_is_not_newer_changes_nothing(self, fence: int) -> None:
+        """A server whose clock is behind gives the same number twice; a claim that was never confirmed has none."""
+        claim = Claim("k", replace(claimed(TOKEN).record, fence=fence))
+        other = claimed(TOKEN, "ben").record
+        for state in State:
+            assert settled(other, claim, NOW + 110, state=state) == (other, False)
+
+    def test_only_what_is_done_keeps_a_result(self) -> None:
+        for state in (State.ISSUED, State.RUNNING, State.FAILED):
+            claim = claimed(TOKEN)
+            record, accepted = settled(claim.record, claim, state=state, result=b"r")
+            assert accepted
+            assert record is not None
+            assert record.result is None
+            assert settled(record, claim, state=state, result=b"r") == (record, True)
+            assert settled(None, claim, state=State.FAILED, result=b"r")[0] == replace(
+                claim.record, state=State.FAILED, held_until=NOW + 1000, expires_at=NOW + 1000
+            )
 
 
 owners = st.sampled_from(["anna", "ben", "carl"])
