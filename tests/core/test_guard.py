@@ -377,6 +377,36 @@ def test_a_claim_whose_reply_was_lost_is_sent_again_and_is_no_duplicate(bench: B
         bench.claim()
 
 
+@pytest.mark.case("RACE-01")
+def test_a_takeover_whose_reply_was_lost_is_told_when_the_claim_is_known_again(bench: Bench) -> None:
+    bench.issue()
+    bench.claim()
+    bench.clock.advance(10)
+    bench.store.lost_replies = 1
+
+    assert bench.claim().fence == bench.record.fence
+
+    assert bench.store.asked == ["issue", "claim", "claim", "claim"]
+    assert bench.told == ["issued", "claimed", "taken_over"]
+
+
+@pytest.mark.case("REDIS-04")
+def test_a_takeover_that_nobody_heard_of_is_given_back_and_who_was_taken_over_is_told(bench: Bench) -> None:
+    """No view ran under it: the outage and the first owner's loss are all that tells of it."""
+    bench.issue()
+    first = bench.claim()
+    bench.clock.advance(10)
+    bench.store.lost_replies = 2
+    with pytest.raises(StoreUnavailable) as raised:
+        bench.claim()
+    raised.value.lost.release()
+    assert bench.record.state is State.ISSUED
+
+    first.complete()
+
+    assert bench.told == ["issued", "claimed", "store_unavailable", "claim_lost"]
+
+
 @pytest.mark.case("REDIS-04", "S4")
 def test_a_claim_is_sent_again_once_only_and_is_remembered_as_lost(bench: Bench) -> None:
     bench.issue()
