@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -160,29 +161,31 @@ class AppState:
         settings = self.settings
         return Answers(settings.error_format, settings.duplicate_status, message or settings.message)
 
-    def hook(self) -> None:
-        """Before every request: look once, then claim what can be claimed. It answers nothing."""
-        if not self.enabled:
-            return
-        if self.seen is None or self.seen.errors:
-            self.look()
-        asked = present()
-        if asked.url_rule is None:  # 404, 405, or the redirect to an address with a slash
-            return
-        rules = self.rules.get((asked.url_rule.endpoint, asked.method))
-        if rules is None or Attempt.current() is not None:
-            return
-        self._one_process_only(None)
-        attempt = Attempt(rules)
-        if rules.early:
-            attempt.claim()
+    def hook(self) -> Callable[[], None]:
+        """Return what runs before every request: look once, then claim what can be claimed. It answers nothing.
 
-    @staticmethod
-    def teardown(_: BaseException | None) -> None:
-        """After every request, even one whose error is propagated."""
-        attempt = Attempt.current()
-        if attempt is not None:
-            attempt.abandon()
+        A plain function, of which Flask finds out soonest that it is not async.
+        """
+        config = self.app.config
+
+        def claim_early() -> None:
+            if not config["IDEMPOTENCY_ENABLED"]:
+                return
+            if self.seen is None or self.seen.errors:
+                self.look()
+            request = present()
+            rule = request.url_rule
+            if rule is None:  # 404, 405, or the redirect to an address with a slash
+                return
+            rules = self.rules.get((rule.endpoint, request.method))
+            if rules is None or Attempt.of(request) is not None:
+                return
+            self._one_process_only(None)
+            attempt = Attempt(rules, request)
+            if rules.early:
+                attempt.claim()
+
+        return claim_early
 
     def issue(self, scene: str, ttl: float) -> str:
         """Issue a token for the present request.
@@ -193,7 +196,9 @@ class AppState:
         token = new_token()
         principal = (mark.principal if mark is not None else None) or self.settings.principal
         binding = self.bindings.of(
-            (mark.binding if mark is not None else None) or self.settings.binding, lambda: verified_principal(principal)
+            (mark.binding if mark is not None else None) or self.settings.binding,
+            present(),
+            lambda: verified_principal(principal),
         )
         guard = self.guard(mark.store if mark is not None else None)
         guard.issue(token_digest(parse_token(token) or ""), binding=binding, scene=scene, ttl=ttl)

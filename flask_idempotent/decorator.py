@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, TypeVar, overload
 
-from flask import current_app, has_request_context, request
+from flask import current_app, has_request_context
 
 from . import config
 from .core.keys import SCENE
@@ -93,7 +93,7 @@ def _wrapper(view: Callable[..., Any], mark: Mark) -> Callable[..., Any]:
         attempt = _attempt(mark)
         if attempt is None:
             return view(*args, **kwargs)
-        return guarded_call(attempt, lambda: view(*args, **kwargs))
+        return guarded_call(attempt, view, args, kwargs)
 
     return guarded
 
@@ -104,7 +104,7 @@ def _async_wrapper(view: Callable[..., Any], mark: Mark) -> Callable[..., Any]:
         attempt = _attempt(mark)
         if attempt is None:
             return await view(*args, **kwargs)
-        return await guarded_await(attempt, lambda: view(*args, **kwargs))
+        return await guarded_await(attempt, view, args, kwargs)
 
     return guarded
 
@@ -114,16 +114,15 @@ def _attempt(mark: Mark) -> Attempt | None:
     method, switched off, or called from another view."""
     if not has_request_context():
         return None
-    state = state_of(current_app)
-    if not state.guards(present().method):
-        return None
-    attempt = Attempt.current()
+    request = present()
+    attempt = Attempt.of(request)
     if attempt is not None:
         return None if attempt.entered else attempt
-    if state.knows(mark):
+    state = state_of(current_app)
+    if not state.guards(request.method) or state.knows(mark):
         return None
     # A decorator that hides its function hid the mark from the hook: claim here.
-    return Attempt(state.rules_of_hidden(mark, request.endpoint or ""))
+    return Attempt(state.rules_of_hidden(mark, request.endpoint or ""), request)
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from .core.errors import StoreUnavailable
 from .core.guard import Guard
 from .core.ids import new_token
 from .core.keys import SCENE
-from .web.attempt import Attempt
+from .web.attempt import Attempt, abandon
 from .web.cache import last_word, note_token
 from .web.look import expect
 from .web.markup import TokenInput
@@ -54,9 +54,9 @@ class Idempotency:
         state = AppState.make(app, Settings.read(app.config), store)
         app.extensions[EXTENSION] = state
         expect(app)
-        app.before_request(state.hook)
+        app.before_request(state.hook())
         app.after_request_funcs.setdefault(None, []).insert(0, last_word)
-        app.teardown_request(state.teardown)
+        app.teardown_request(abandon)
         message_flashed.connect(_note_flash, app)
         _add_helper(app)
         if state.settings.token_url is not None:
@@ -129,7 +129,7 @@ def _recorded_if_possible(state: AppState, scene: str, ttl: float) -> str:
 
 
 def _note_flash(_: Flask, *, message: Any, category: str, **__: Any) -> None:
-    attempt = Attempt.current() if has_request_context() else None
+    attempt = Attempt.of(present()) if has_request_context() else None
     if attempt is not None and attempt.entered:
         attempt.flashes.append((category, message))
 

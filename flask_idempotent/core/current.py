@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 
 from .hold import Hold
 
 _hold: ContextVar[Hold | None] = ContextVar("flask_idempotent_hold", default=None)
 
 
-@contextmanager
-def current_hold(hold: Hold | None) -> Iterator[None]:
-    """Make ``hold`` the one that :data:`current_claim` speaks of."""
-    reset = _hold.set(hold)
-    try:
-        yield
-    finally:
-        _hold.reset(reset)
+def enter_hold(hold: Hold | None) -> Token[Hold | None]:
+    """Make ``hold`` the one that :data:`current_claim` speaks of; the result goes to :func:`leave_hold`."""
+    return _hold.set(hold)
+
+
+def leave_hold(before: Token[Hold | None]) -> None:
+    """Make it the one that was before."""
+    _hold.reset(before)
 
 
 class CurrentClaim:

@@ -23,7 +23,7 @@ _REPEATED: Final = math.inf
 
 
 def _integer(text: str) -> int:
-    if len(text.lstrip("+-")) > _MAX_DIGITS:
+    if len(text) > _MAX_DIGITS and len(text.lstrip("+-")) > _MAX_DIGITS:
         raise ValueError("too many digits")
     return int(text)
 
@@ -73,7 +73,7 @@ def canonical_json(data: bytes, *, fields: Collection[str] | None = None, ignore
         value = _decode(text)
         if _too_deep(text):
             return None
-        if fields is not None or ignore:
+        if fields is not None or (ignore and not (isinstance(value, dict) and value.keys().isdisjoint(ignore))):
             value = _select(value, fields, ignore)
         return _encode(value).encode("ascii")
     except (ValueError, RecursionError):

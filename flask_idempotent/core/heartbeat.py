@@ -11,8 +11,6 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from .hold import Hold
 
@@ -34,16 +32,19 @@ class Heartbeat:
         self._tick = float("inf")
         self._thread: threading.Thread | None = None
 
-    @contextmanager
-    def watch(self, hold: Hold) -> Iterator[None]:
+    def watch(self, hold: Hold) -> Watched:
         """Extend ``hold`` while the block runs."""
+        return Watched(self, hold)
+
+    def add(self, hold: Hold) -> None:
+        """Extend ``hold`` from now on."""
         self._news[hold] = time.monotonic()
         if hold.terms.lease / 6 < self._tick or self._thread is None:
             self._start(hold.terms.lease / 6)
-        try:
-            yield
-        finally:
-            self._news.pop(hold, None)
+
+    def remove(self, hold: Hold) -> None:
+        """The work is over."""
+        self._news.pop(hold, None)
 
     def _start(self, tick: float) -> None:
         with self._lock:
@@ -82,6 +83,22 @@ class Heartbeat:
             self._news[hold] = now
         if extended is False or hold.settled:  # settled: the view was over meanwhile
             self._news.pop(hold, None)
+
+
+class Watched:
+    """A block during which a hold is extended."""
+
+    __slots__ = ("_heartbeat", "_hold")
+
+    def __init__(self, heartbeat: Heartbeat, hold: Hold) -> None:
+        self._heartbeat = heartbeat
+        self._hold = hold
+
+    def __enter__(self) -> None:
+        self._heartbeat.add(self._hold)
+
+    def __exit__(self, *_: object) -> None:
+        self._heartbeat.remove(self._hold)
 
 
 heartbeat = Heartbeat()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import hashlib
 import re
 from typing import Final
 
 _DIGEST_BYTES: Final = 18  # 24 characters; no padding
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _TOKEN: Final = re.compile(r"[0-9a-fA-F-]{32,64}", re.ASCII)
 _HEX_DIGITS: Final = 32
 SCENE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
@@ -16,12 +17,10 @@ SCENE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
 
 def digest(*parts: str | bytes) -> str:
     """Return 24 URL-safe characters (144 bits) that stand for the parts and their borders."""
-    hasher = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    for part in parts:
-        data = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
-        hasher.update(b"%d:" % len(data))
-        hasher.update(data)
-    return base64.urlsafe_b64encode(hasher.digest()).decode("ascii")
+    texts = [part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass") for part in parts]
+    framed = b"".join([b"%d:%b" % (len(text), text) for text in texts])
+    hashed = hashlib.blake2b(framed, digest_size=_DIGEST_BYTES).digest()
+    return binascii.b2a_base64(hashed, newline=False).translate(_URL_SAFE).decode("ascii")
 
 
 def parse_token(text: str) -> str | None:

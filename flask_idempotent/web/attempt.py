@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
 from typing import Any, Final
 
-from flask import Response, after_this_request, request
+from flask import Response, after_this_request
 from werkzeug.exceptions import HTTPException
 
-from ..core.current import current_hold
+from ..core.current import enter_hold, leave_hold
 from ..core.errors import Duplicate, IdempotencyError, InProgress, RecordInvalid, StoreUnavailable
 from ..core.heartbeat import heartbeat
 from ..core.hold import Hold, Terms
@@ -26,6 +24,7 @@ from .rules import Rules
 
 _ATTRIBUTE: Final = "_idempotency_attempt"
 _FAILURE: Final = 400
+_UNASKED: Final = object()
 
 _logger = logging.getLogger(__name__)
 
@@ -33,8 +32,24 @@ _logger = logging.getLogger(__name__)
 class Attempt:
     """Claims once, in the hook or in the wrapper; settles once, whatever happens in between."""
 
-    def __init__(self, rules: Rules) -> None:
+    __slots__ = (
+        "_content",
+        "_raised",
+        "_request",
+        "_unguarded",
+        "_verified",
+        "_viewer",
+        "entered",
+        "flashes",
+        "hold",
+        "outcome",
+        "refusal",
+        "rules",
+    )
+
+    def __init__(self, rules: Rules, request: Any) -> None:
         self.rules = rules
+        self._request = request
         self.hold: Hold | None = None
         self.refusal: IdempotencyError | HTTPException | None = None
         self.entered = False
@@ -42,29 +57,37 @@ class Attempt:
         self._raised: HTTPException | None = None
         self.flashes: list[tuple[str, str]] = []
         self._unguarded = False
-        setattr(present(), _ATTRIBUTE, self)
+        self._content: Content | None = None
+        self._verified: Any = _UNASKED
+        self._viewer: str | None = None
+        setattr(request, _ATTRIBUTE, self)
         # Registered before anything of the app's, so it sees the answer before every other after-request hook.
         after_this_request(self.finish)
 
     @staticmethod
-    def current() -> Attempt | None:
-        """Return the attempt of the present request, if it has one."""
-        return getattr(present(), _ATTRIBUTE, None)
+    def of(request: Any) -> Attempt | None:
+        """Return the attempt of a request, if it has one."""
+        return getattr(request, _ATTRIBUTE, None)
 
-    @cached_property
+    @property
     def content(self) -> Content:
         """What the request carries."""
-        return Content(present(), self.rules.max_body)
+        if self._content is None:
+            self._content = Content(self._request, self.rules.max_body)
+        return self._content
 
-    @cached_property
+    @property
     def viewer(self) -> str:
         """Whom the answer may be shown to."""
-        return identity.viewer(self.principal)
+        if self._viewer is None:
+            self._viewer = identity.viewer(self._request, self._principal())
+        return self._viewer
 
-    @cached_property
-    def principal(self) -> str | None:
-        """The verified principal; asked for once, in the wrapper, when the app knows who is there."""
-        return identity.verified_principal(self.rules.principal)
+    def _principal(self) -> str | None:
+        """Return the verified principal; asked for once, in the wrapper, when the app knows who is there."""
+        if self._verified is _UNASKED:
+            self._verified = identity.verified_principal(self.rules.principal)
+        return self._verified  # type: ignore[no-any-return]
 
     def claim(self) -> None:
         """Claim; a refusal waits until the view would have run."""
@@ -100,14 +123,14 @@ class Attempt:
 
     def finish(self, response: Response) -> Response:
         """The answer is made: keep it, or give back a claim whose view was never entered."""
-        if self.refusal is not None and not self._unguarded and not drain(request):
+        if self.refusal is not None and not self._unguarded and not drain(self._request):
             response.headers["Connection"] = "close"
         if self.refusal is not None and snapshot.REPLAYED in response.headers:
             # Flask made a streamed copy of what was raised: compression and the like treat those in another way.
             response.make_sequence()
         hold = self.hold
         if hold is not None and not hold.settled:
-            if carries_token():
+            if carries_token(self._request):
                 keep_private(response)
             if self.outcome is not None:
                 hold.complete(self._kept(response, self.outcome))
@@ -131,8 +154,8 @@ class Attempt:
             hold.restore()
 
     def _terms(self) -> Terms:
-        rules = self.rules
-        token = tokens.find(rules.token_locations, rules.token_header, rules.token_field, self.content)
+        rules, request = self.rules, self._request
+        token = tokens.find(rules.token_locations, request, rules.token_header, rules.token_field, self.content)
         return Terms(
             token_digest(token),
             token=True,
@@ -140,7 +163,7 @@ class Attempt:
             life=rules.token_ttl,
             ttl=rules.result_ttl,
             scene=rules.scene,
-            binding=rules.bindings.of(rules.binding, lambda: self.principal),
+            binding=rules.bindings.of(rules.binding, request, self._principal),
             fingerprint=self._fingerprint(),
             description=rules.description,
             restore=rules.restore_on_error,
@@ -148,7 +171,7 @@ class Attempt:
         )
 
     def _fingerprint(self) -> str:
-        rules, wanted = self.rules, self.rules.fingerprint
+        rules, request, wanted = self.rules, self._request, self.rules.fingerprint
         if wanted is False:
             return digest(request.method, request.path)
         if callable(wanted):
@@ -209,7 +232,7 @@ class Attempt:
                 self._own(response),
                 self.rules.max_result,
                 viewer=self.viewer,
-                open=bool(self.viewer) or not request.cookies,
+                open=bool(self.viewer) or "HTTP_COOKIE" not in self._request.environ,
                 flashes=tuple(self.flashes),
             )
         except Exception:
@@ -229,16 +252,19 @@ class Attempt:
         return response
 
 
-def _news_of(hold: Hold | None) -> AbstractContextManager[None]:
-    return nullcontext() if hold is None or hold.terms.consume else heartbeat.watch(hold)
+def abandon(_: BaseException | None) -> None:
+    """After every request, even one whose error is propagated."""
+    attempt = Attempt.of(present())
+    if attempt is not None:
+        attempt.abandon()
 
 
-def guarded_call(attempt: Attempt, call: Callable[[], Any]) -> Any:
+def guarded_call(attempt: Attempt, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Run a view under its claim and report how it went."""
     attempt.enter()
-    with current_hold(attempt.hold), _news_of(attempt.hold):
+    with _Work(attempt.hold):
         try:
-            value = call()
+            value = view(*args, **kwargs)
         except BaseException as error:
             attempt.raised(error)
             raise
@@ -246,14 +272,34 @@ def guarded_call(attempt: Attempt, call: Callable[[], Any]) -> Any:
         return value
 
 
-async def guarded_await(attempt: Attempt, call: Callable[[], Any]) -> Any:
+async def guarded_await(attempt: Attempt, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """The same for an async view."""
     attempt.enter()
-    with current_hold(attempt.hold), _news_of(attempt.hold):
+    with _Work(attempt.hold):
         try:
-            value = await call()
+            value = await view(*args, **kwargs)
         except BaseException as error:
             attempt.raised(error)
             raise
         attempt.returned(value)
         return value
+
+
+class _Work:
+    """The view at work: ``current_claim`` speaks of its hold, and the heartbeat extends it."""
+
+    __slots__ = ("_before", "_hold", "_watched")
+
+    def __init__(self, hold: Hold | None) -> None:
+        self._hold = hold
+        self._watched = hold is not None and not hold.terms.consume
+
+    def __enter__(self) -> None:
+        self._before = enter_hold(self._hold)
+        if self._watched and self._hold is not None:
+            heartbeat.add(self._hold)
+
+    def __exit__(self, *_: object) -> None:
+        if self._watched and self._hold is not None:
+            heartbeat.remove(self._hold)
+        leave_hold(self._before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from flask import Response
 
@@ -16,15 +16,15 @@ def note_token() -> None:
     setattr(present(), _ATTRIBUTE, True)
 
 
-def carries_token() -> bool:
-    """Return whether a token was put into the answer of the present request."""
-    return getattr(present(), _ATTRIBUTE, False)
+def carries_token(request: Any) -> bool:
+    """Return whether a token was put into the answer of a request."""
+    return getattr(request, _ATTRIBUTE, False)
 
 
 def last_word(response: Response) -> Response:
     """Stands first among the app's after-request hooks, and so runs last: a rule of the app's for all its pages, set in
     a hook, must not share a token either."""
-    return keep_private(response) if carries_token() else response
+    return keep_private(response) if carries_token(present()) else response
 
 
 def keep_private(response: Response) -> Response:

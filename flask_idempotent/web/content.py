@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
-from functools import cached_property
 from io import BytesIO
 from typing import IO, Any, Final
 
@@ -16,6 +15,7 @@ from ..core.fingerprint import canonical_json, fingerprint
 from . import forms
 
 _CHUNK: Final = 64 * 1024  # bytes
+_UNREAD: Final = object()
 _BODILESS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
@@ -29,9 +29,17 @@ class Content:
     :param max_body: largest body of which a copy is made (bytes).
     """
 
+    # Neither functools.cached_property, which takes a lock for each value, nor werkzeug's: this runs in every request.
+    __slots__ = ("_copied", "_fits", "_is_form", "_parsed", "_parsed_before", "_request")
+
     def __init__(self, request: Request, max_body: int) -> None:
         self._request = request
-        self._max_body = max_body
+        self._is_form = request.mimetype in (forms.URLENCODED, forms.MULTIPART)
+        self._fits = _fits(request, max_body)
+        # Whether somebody parsed the form before us; the stream is empty then.
+        self._parsed_before = self._fits and self._is_form and "form" in vars(request)
+        self._copied: Any = _UNREAD
+        self._parsed: Any = _UNREAD
 
     @property
     def readable(self) -> bool:
@@ -89,7 +97,9 @@ class Content:
         def counts(name: str) -> bool:
             return name not in ignored and (fields is None or name in fields)
 
-        query = [(name, value) for name, value in request.args.items(multi=True) if counts(name)]
+        query: list[tuple[str, str]] = []
+        if request.query_string:
+            query = [(name, value) for name, value in request.args.items(multi=True) if counts(name)]
         content: bytes | Iterable[str | bytes] = self._copy or b""
         if not self.readable and self._is_form and "form" in vars(request):
             # It was parsed in any case, for its token: the length would count the boundary, which some browsers vary.
@@ -109,27 +119,14 @@ class Content:
         vars(self._request)["stream"] = BytesIO(data)
         return data
 
-    @cached_property
-    def _is_form(self) -> bool:
-        return self._request.mimetype in (forms.URLENCODED, forms.MULTIPART)
-
-    @cached_property
-    def _fits(self) -> bool:
-        """Whether the length is known and a copy may be made; the same whoever has read the body before."""
-        length = self._request.content_length
-        if length is None:  # nothing was announced: chunked, or no body at all
-            environ = self._request.environ
-            return "HTTP_TRANSFER_ENCODING" not in environ and "wsgi.input_terminated" not in environ
-        return length <= self._max_body
-
-    @cached_property
-    def _parsed_before(self) -> bool:
-        """Whether somebody parsed the form before us; the stream is empty then."""
-        return self._fits and self._is_form and "form" in vars(self._request)
-
-    @cached_property
+    @property
     def _copy(self) -> bytes | None:
         """The body's bytes; None if they are too many, of unknown number, or were read away."""
+        if self._copied is _UNREAD:
+            self._copied = self._read_copy()
+        return self._copied  # type: ignore[no-any-return]
+
+    def _read_copy(self) -> bytes | None:
         if not self._fits:
             return None
         length = self._request.content_length or 0
@@ -154,12 +151,15 @@ class Content:
         vars(request).pop("stream", None)  # made anew from there, under the limits that hold when the view asks
         return data
 
-    @cached_property
+    @property
     def _form(self) -> forms.Form | None:
         """The form; None if it is none or cannot be parsed."""
+        if self._parsed is _UNREAD:
+            self._parsed = self._parse() if self._is_form else None
+        return self._parsed  # type: ignore[no-any-return]
+
+    def _parse(self) -> forms.Form | None:
         request = self._request
-        if not self._is_form:
-            return None
         if self._parsed_before:
             form = forms.Form(request.form, request.files)
             return form if form.fields or form.files or not request.content_length else None
@@ -167,6 +167,14 @@ class Content:
             return forms.parse(self._copy or b"", request.mimetype, request.mimetype_params)
         except ValueError:
             return None
+
+
+def _fits(request: Request, max_body: int) -> bool:
+    """Return whether the length is known and a copy may be made; the same whoever has read the body before."""
+    length = request.content_length
+    if length is None:  # nothing was announced: chunked, or no body at all
+        return "HTTP_TRANSFER_ENCODING" not in request.environ and "wsgi.input_terminated" not in request.environ
+    return length <= max_body
 
 
 class _Members(list[tuple[str, Any]]):

@@ -6,9 +6,9 @@ import ipaddress
 import logging
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from flask import current_app, request, session
+from flask import Request, current_app, session
 
 from ..core.ids import new_owner
 from ..core.keys import digest
@@ -17,6 +17,9 @@ SESSION_KEY: Final = "_idempotency_binding"
 """Where the random id of the ``session`` binding lies in the session."""
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIEnvironment
+
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _logger = logging.getLogger(__name__)
@@ -24,18 +27,18 @@ _logger = logging.getLogger(__name__)
 
 @lru_cache(maxsize=4096)
 def network(address: str, ipv4_prefix: int, ipv6_prefix: int) -> str:
-    """Return the network that an address stands for, in one spelling.
+    """Return the digest of the network that an address stands for.
 
     A port and a zone id are cut off; an IPv4 address inside an IPv6 one (mapped, or in ``64:ff9b::/96``, RFC 6052)
     counts as itself. What is no address equals only itself.
     """
     parsed = _parse(address)
     if parsed is None:
-        return digest("not an address", address)
+        return digest("ip", "not an address", address)
     if isinstance(parsed, ipaddress.IPv6Address):
         parsed = _embedded(parsed) or parsed
     prefix = ipv4_prefix if parsed.version == 4 else ipv6_prefix
-    return str(ipaddress.ip_network((parsed, prefix), strict=False))
+    return digest("ip", str(ipaddress.ip_network((parsed, prefix), strict=False)))
 
 
 def _parse(address: str) -> Address | None:
@@ -67,16 +70,16 @@ class Bindings:
         self._prefixes = (ipv4_prefix, ipv6_prefix)
         self._watch = _ProxyWatch()
 
-    def of(self, binding: str | Callable[[], Any], principal: Callable[[], str | None]) -> str:
+    def of(self, binding: str | Callable[[], Any], request: Request, principal: Callable[[], str | None]) -> str:
         """Return the binding of the present request: a digest, empty for ``none``.
 
         :param principal: returns the verified principal; called only for ``user``.
         """
+        if binding == "ip":
+            self._watch.look(request.environ)
+            return network(request.remote_addr or "", *self._prefixes)
         if binding == "none":
             return ""
-        if binding == "ip":
-            self._watch.look()
-            return digest("ip", network(request.remote_addr or "", *self._prefixes))
         if binding == "session":
             return digest("session", self._session_id())
         if binding == "user":
@@ -98,12 +101,12 @@ def verified_principal(principal: Callable[[], Any] | None) -> str | None:
     return _flask_login_user()
 
 
-def viewer(verified: str | None) -> str:
+def viewer(request: Request, verified: str | None) -> str:
     """Return whom an answer that is recorded now may be shown to: the verified principal, else a digest of the
     credentials; empty if there are neither."""
     if verified is not None:
         return verified
-    credentials = request.headers.get("Authorization")
+    credentials = request.environ.get("HTTP_AUTHORIZATION")
     return digest("credentials", credentials) if credentials else ""
 
 
@@ -113,8 +116,8 @@ class _ProxyWatch:
     def __init__(self) -> None:
         self._warned = False
 
-    def look(self) -> None:
-        if not self._warned and _proxy_fix_seems_missing():
+    def look(self, environ: WSGIEnvironment) -> None:
+        if "HTTP_X_FORWARDED_FOR" in environ and not self._warned and _proxy_fix_seems_missing(environ):
             self._warned = True
             _logger.warning(
                 "Requests come from a private address with X-Forwarded-For, which is not believed: a token is bound to "
@@ -123,11 +126,10 @@ class _ProxyWatch:
             )
 
 
-def _proxy_fix_seems_missing() -> bool:
-    environ = request.environ
-    if "HTTP_X_FORWARDED_FOR" not in environ or "werkzeug.proxy_fix.orig" in environ:
+def _proxy_fix_seems_missing(environ: WSGIEnvironment) -> bool:
+    if "werkzeug.proxy_fix.orig" in environ:
         return False
-    parsed = _parse(request.remote_addr or "")
+    parsed = _parse(environ.get("REMOTE_ADDR") or "")
     return parsed is None or parsed.is_private
 
 

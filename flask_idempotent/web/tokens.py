@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from flask import Request
+
 from ..core.errors import TokenInvalid, TokenMissing
 from ..core.keys import parse_token
 from .content import Content
-from .present import present
 
 
-def find(locations: Sequence[str], header: str, field: str, content: Content) -> str:
+def find(locations: Sequence[str], request: Request, header: str, field: str, content: Content) -> str:
     """Return the token in its one spelling: the first place in the order given counts.
 
     :raises TokenMissing: no place holds one; an empty value counts as none.
     :raises TokenInvalid: the first place that holds one holds something malformed, or two of them.
     """
     for location in locations:
-        values = [value for value in _values(location, header, field, content) if value]
+        values = [value for value in _values(location, request, header, field, content) if value]
         if not values:
             continue
         token = parse_token(values[0]) if len(values) == 1 else None
@@ -27,9 +28,10 @@ def find(locations: Sequence[str], header: str, field: str, content: Content) ->
     raise TokenMissing(_hint(content) if "form" in locations else None)
 
 
-def _values(location: str, header: str, field: str, content: Content) -> list[str]:
+def _values(location: str, request: Request, header: str, field: str, content: Content) -> list[str]:
     if location == "header":
-        return present().headers.getlist(header)  # type: ignore[no-any-return]
+        # A server joins lines of one name with commas; so one that comes twice is malformed.
+        return [request.environ.get("HTTP_" + header.upper().replace("-", "_"), "")]
     if location == "form":
         return content.values(field)
     if location == "query":

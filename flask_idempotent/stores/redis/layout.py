@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import accumulate
 from typing import Final
 
 from ...core.errors import RecordInvalid
@@ -45,25 +44,34 @@ def unpack(data: bytes) -> Record:
     match = _HEADER.match(data)
     if match is None:
         raise RecordInvalid
-    letter, digit, run, *numbers = match.groups()
+    letter, digit, run, o, b, s, f, r = match.groups()
     state, flags = _STATES[letter], int(digit)
     fence, held, expires, issued = _moments(state, run)
-    owner, binding, scene, fingerprint, result = _texts(data, match.end(), [int(number or 0) for number in numbers])
-    record = Record(
-        state=state,
-        fence=fence,
-        held_until=held,
-        expires_at=expires,
-        issued_until=issued,
-        owner=owner,
-        binding=binding,
-        scene=scene,
-        fingerprint=fingerprint,
-        result=None if numbers[4] is None else result,
-        takeover=not flags & _STAYS,
-        taken=bool(flags & _TAKEN),
-        consumed=bool(flags & _CONSUMED),
-    )
+    start = match.end()
+    owner = start + int(o or 0)  # where each text ends
+    binding = owner + int(b or 0)
+    scene = binding + int(s or 0)
+    fingerprint = scene + int(f or 0)
+    if fingerprint + int(r or 0) != len(data):
+        raise RecordInvalid
+    try:
+        record = Record(
+            state,
+            fence,
+            held,
+            expires,
+            issued,
+            data[start:owner].decode("utf-8", "surrogatepass"),
+            data[owner:binding].decode("utf-8", "surrogatepass"),
+            data[binding:scene].decode("utf-8", "surrogatepass"),
+            data[scene:fingerprint].decode("utf-8", "surrogatepass"),
+            None if r is None else data[fingerprint:],
+            not flags & _STAYS,
+            bool(flags & _TAKEN),
+            bool(flags & _CONSUMED),
+        )
+    except UnicodeDecodeError as error:
+        raise RecordInvalid from error
     if not _is_sound(record, flags):
         raise RecordInvalid
     return record
@@ -71,31 +79,18 @@ def unpack(data: bytes) -> Record:
 
 def _moments(state: State, run: bytes) -> tuple[int, int, int, int]:
     """Return the fence, held until, expires and issued until."""
-    moments = [int(run[at : at + 16]) for at in range(0, len(run), 16)]
-    match state, moments:
-        case State.ISSUED, [end]:
-            return 0, 0, end, end
-        case State.ISSUED, [fence, end]:
-            return fence, 0, end, end
-        case State.RUNNING, [fence, held, expires, *issued] if len(issued) <= 1:
-            return fence, held, expires, sum(issued)
-        case ((State.DONE | State.FAILED), [fence, expires, *issued]) if len(issued) <= 1:
-            return fence, expires, expires, sum(issued)
+    size = len(run)
+    if state is State.RUNNING:
+        if size >= 48:
+            return int(run[:16]), int(run[16:32]), int(run[32:48]), int(run[48:] or 0)
+    elif state is State.ISSUED:
+        if size == 16:
+            return 0, 0, int(run), int(run)
+        if size == 32:
+            return int(run[:16]), 0, int(run[16:]), int(run[16:])
+    elif size == 32 or size == 48:
+        return int(run[:16]), int(run[16:32]), int(run[16:32]), int(run[32:] or 0)
     raise RecordInvalid
-
-
-def _texts(data: bytes, start: int, lengths: list[int]) -> tuple[str, str, str, str, bytes]:
-    """Return the four texts and the result."""
-    ends = list(accumulate(lengths, initial=start))
-    if ends[-1] != len(data):
-        raise RecordInvalid
-    try:
-        owner, binding, scene, fingerprint = (
-            data[ends[n] : ends[n + 1]].decode("utf-8", "surrogatepass") for n in range(4)
-        )
-    except UnicodeDecodeError as error:
-        raise RecordInvalid from error
-    return owner, binding, scene, fingerprint, data[ends[4] :]
 
 
 def _is_sound(record: Record, flags: int) -> bool:

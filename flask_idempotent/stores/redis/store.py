@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from typing import Any, Final, Protocol, cast
 
@@ -18,6 +19,8 @@ from .layout import LETTERS, text
 
 _LONGEST: Final = 100 * 365 * 86_400  # seconds; a longer life would leave the numbers that Lua counts exactly
 _MUST_EXIST, _STAYS, _CONSUME = 1, 2, 4
+_GONE: Final = -1
+"""What settle.lua answers when it needs the claim's record, which is left out at first: it is hardly ever needed."""
 
 _OUTAGES: Final = (
     driver.ConnectionError,
@@ -77,6 +80,8 @@ class RedisStore:
 
     def __init__(self, client: object, prefix: str = "idempotency") -> None:
         self._client = cast("Client", client)
+        short: Callable[..., Any] | None = getattr(client, "ask", None)  # our own client has it
+        self._ask = short or partial(self._client.execute_command, NEVER_DECODE=True)
         self._prefix = prefix
 
     def issue(self, key: str, *, binding: str, scene: str, ttl: float) -> None:
@@ -118,17 +123,10 @@ class RedisStore:
 
     def settle(self, claim: Claim, *, state: State, hold: float, ttl: float, result: bytes | None = None) -> bool:
         """See :meth:`flask_idempotent.core.store.Store.settle`."""
-        reply = self._run(
-            _SETTLE,
-            claim.key,
-            text(claim.owner),
-            LETTERS[state],
-            _duration(hold),
-            _duration(ttl),
-            int(result is not None),
-            result or b"",
-            layout.pack(claim.record) if state in (State.DONE, State.FAILED) else b"",
-        )
+        reply = self._settle(claim, state, hold, ttl, result, b"")
+        if reply == _GONE:
+            # Nothing was done; the second step decides anew.
+            reply = self._settle(claim, state, hold, ttl, result, layout.pack(claim.record))
         return bool(reply)
 
     def get(self, key: str) -> Record | None:
@@ -155,6 +153,19 @@ class RedisStore:
         """Do nothing and return 0: the server removes what has expired."""
         return 0
 
+    def _settle(self, claim: Claim, state: State, hold: float, ttl: float, result: bytes | None, packed: bytes) -> Any:
+        return self._run(
+            _SETTLE,
+            claim.key,
+            text(claim.owner),
+            LETTERS[state],
+            _duration(hold),
+            _duration(ttl),
+            int(result is not None),
+            result or b"",
+            packed,
+        )
+
     def _run(self, script: _Script, key: str, *arguments: bytes | int) -> Any:
         name = text(key)
         try:
@@ -166,7 +177,7 @@ class RedisStore:
     def _send(self, *command: bytes | int | str) -> Any:
         """Send one command. Its reply is bytes, whatever the client was told about decoding."""
         try:
-            return self._client.execute_command(*command, NEVER_DECODE=True)
+            return self._ask(*command)
         except (driver.RedisError, driver.RedisClusterException) as error:
             if (ours := _translated(error)) is None:
                 raise
