@@ -143,4 +143,6 @@ class Hold:
     def _tell_lost(self) -> None:
         if not self._lost:
             self._lost = True
-            self.guard.tell("claim_lost", self.terms, reason="its lease was over and another owner has it, or the store lost it")
+            self.guard.tell(
+                "claim_lost", self.terms, reason="its lease was over and another owner has it, or the store lost it"
+            )
