@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import redis
-from redis.sentinel import Sentinel
+from redis.sentinel import MasterNotFoundError, Sentinel
 
 from tests.live import HOST, Process, answers, free_port
 from tests.servers import RedisServer, binary
@@ -16,6 +19,8 @@ NAME: Final = "shop"
 """What the sentinels call the primary."""
 SENTINELS: Final = 3
 QUORUM: Final = 2
+PATIENCE: Final = 1_000  # milliseconds without an answer after which the primary counts as dead
+LONGEST: Final = 30.0  # seconds for a failover
 
 
 class SentinelGroup:
@@ -37,13 +42,28 @@ class SentinelGroup:
         self.replica.process.wait_ready(self._is_copied)
         for port, watcher in self._watchers.items():
             watched = f"sentinel monitor {NAME} {HOST} {self.primary.port} {QUORUM}"
-            watcher.folder.joinpath("conf").write_text(f"port {port}\nbind {HOST}\n{watched}\n")
+            patience = f"sentinel down-after-milliseconds {NAME} {PATIENCE}"
+            watcher.folder.joinpath("conf").write_text(f"port {port}\nbind {HOST}\n{watched}\n{patience}\n")
             watcher.spawn()
             watcher.wait_ready(partial(answers, port, b"PING\r\n", b"+PONG"))
         return self
 
     def _is_copied(self) -> bool:
         return bool(self.replica.control.info("replication")["master_link_status"] == "up")
+
+    def fail_over(self) -> None:
+        """Kill the primary; return when the sentinels call the replica so."""
+        _until(self._know_the_replica)
+        self.primary.kill()
+        _until(self._follow_the_replica)
+
+    def _know_the_replica(self) -> bool:
+        return all(watcher.sentinel_master(NAME)["num-slaves"] == 1 for watcher in self.sentinel.sentinels)
+
+    def _follow_the_replica(self) -> bool:
+        with contextlib.suppress(MasterNotFoundError):  # between the two
+            return bool(self.sentinel.discover_master(NAME) == (HOST, self.replica.port))
+        return False
 
     def stop(self) -> None:
         for asked in self.sentinel.sentinels:
@@ -55,6 +75,13 @@ class SentinelGroup:
 
     def flush(self) -> None:
         self.primary.flush()
+
+
+def _until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + LONGEST
+    while not happened():
+        assert time.monotonic() < end, "the sentinels did not fail over"
+        time.sleep(0.02)
 
 
 def _watcher(folder: Path) -> Process:
