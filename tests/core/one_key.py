@@ -135,7 +135,9 @@ class OneKey:
             broken = tuple(promises.of_claim(part.truth, attempt.status, attempt.owns, answer, times))
             if isinstance(answer.said, Claim) and answer.wrote:
                 name = "claim taken over" if answer.said.taken else "claim granted"
-                status = SQUATS if attempt.phase == LEFT else HELD
+                status = (
+                    HELD if attempt.phase == ASKING or (attempt.status == HELD and attempt.phase != LEFT) else SQUATS
+                )
                 # What it sends later carries the fence of the claim that it has heard of.
                 newer = _with(part, index, attempt._replace(newer=attempt.newer or attempt.phase == ASKING))
                 written = self._write(newer, index, answer, status, newer=False)

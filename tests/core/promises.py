@@ -37,7 +37,8 @@ ALL: Final = frozenset(value for name, value in globals().items() if name.isuppe
 """Every promise."""
 
 # How an attempt to claim stands, by what the store has said yes to: it does not hold the key, or no more; it holds it;
-# it holds it by a claim that came when its worker had left; it has settled; it is older than a token issued again.
+# it holds it by a copy of its claim that came when its worker had left or had been replaced; it has settled; it is
+# older than a token issued again.
 NONE, HELD, SQUATS, OVER, PAST = "none", "held", "squats", "over", "past"
 CURRENT: Final = (HELD, SQUATS)
 
@@ -117,7 +118,11 @@ def of_settle(
         anew = sender.newer and state in ENDS
         if (status == NONE or not (mine or anew)) and (answer.wrote or answer.said):
             yield POWERLESS
-        if status in CURRENT and not answer.said and _may_settle(truth, state, with_result):
+        if (
+            (status == HELD or (status == SQUATS and mine))
+            and not answer.said
+            and _may_settle(truth, state, with_result)
+        ):
             yield CAN_END if state in ENDS else CAN_GO_ON
         if status == OVER and mine and old.state is state and not answer.said and not (old.consumed and with_result):
             yield AGAIN
