@@ -190,4 +190,4 @@ def lost_claim(older: Claim, later: int = 1) -> Claim:
 
     :param later: by how much its fence is higher.
     """
-    return replace(older, record=replace(older.record, owner="late", fence=older.fence + later, taken=True))
+    return Claim(older.key, replace(older.record, owner="late", fence=older.fence + later, taken=True))

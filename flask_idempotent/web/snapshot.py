@@ -26,6 +26,8 @@ _LEFT_OUT: Final = frozenset({
 })  # fmt: skip
 _BROKEN_LINE: Final = re.compile(r"[\r\n\0]")
 
+_encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
 _AnyResponse = TypeVar("_AnyResponse", bound=Response)
 
 
@@ -77,9 +79,9 @@ def capture(
 
 
 def _kept_headers(response: Response) -> Iterable[tuple[str, str]]:
-    named = {name.strip().lower() for line in response.headers.getlist("Connection") for name in line.split(",")}
-    for name, value in response.headers.items():
-        lower = name.lower()
+    pairs = [(name.lower(), name, value) for name, value in response.headers]
+    named = {each.strip().lower() for lower, _, value in pairs if lower == "connection" for each in value.split(",")}
+    for lower, name, value in pairs:
         if lower not in _LEFT_OUT and lower not in named and not lower.startswith("proxy-"):
             yield name, value
 
@@ -100,7 +102,7 @@ def pack(snapshot: Snapshot) -> bytes:
     """Return a snapshot as bytes."""
     flashes = [(category, message, isinstance(message, Markup)) for category, message in snapshot.flashes]
     fields = [snapshot.status, snapshot.headers, snapshot.viewer, snapshot.open, flashes]
-    head = json.dumps(fields, separators=(",", ":")).encode("ascii")
+    head = _encode(fields).encode("ascii")
     check = zlib.crc32(snapshot.body, zlib.crc32(head))
     return _LAYOUT.pack(_VERSION, len(head), len(snapshot.body), check) + head + snapshot.body
 

@@ -68,8 +68,7 @@ class Bench:
 
     def claimed(self, **changes: Any) -> Hold:
         """A hold that was claimed; what was asked and told until then is forgotten."""
-        names = Terms.__slots__
-        hold = self.guard.claim(Terms(**{**{name: getattr(TERMS, name) for name in names}, **changes}))
+        hold = self.guard.claim(TERMS._replace(**changes))
         self.store.asked.clear()
         self.events.clear()
         return hold

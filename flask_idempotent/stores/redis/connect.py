@@ -10,10 +10,11 @@ from redis.exceptions import ConnectionError as BrokenConnection
 from redis.exceptions import ResponseError
 from redis.retry import Retry
 
+from .pool import Pool
+
 _TIMEOUT: Final = 0.4
-"""Seconds to connect, to read, and to wait for a connection of the pool."""
+"""Seconds to connect, to read, and to wait for a connection."""
 _USUAL_WAY: Final = redis.Redis.execute_command
-_NAME: Final = ("EVALSHA",) if redis.VERSION < (5, 3) else ()  # the pool of older versions asks for the command's name
 
 
 class LeanClient(redis.Redis):
@@ -24,7 +25,7 @@ class LeanClient(redis.Redis):
         if redis.Redis.execute_command is not _USUAL_WAY:
             # A tracer watches over it.
             return self.execute_command(*command, NEVER_DECODE=True)  # type: ignore[no-untyped-call]
-        connection: Any = self.connection_pool.get_connection(*_NAME)
+        connection: Any = self.connection_pool.get_connection()
         try:
             try:
                 return _asked(connection, command)
@@ -60,7 +61,7 @@ def client_from_url(url: str) -> LeanClient:
         "timeout": _TIMEOUT,
         "retry": Retry(NoBackoff(), 1, supported_errors=(BrokenConnection,)),
     }
-    pool = redis.BlockingConnectionPool.from_url(_as_redis(url), **options)
+    pool = Pool.from_url(_as_redis(url), **options)
     try:
         pool.connection_class(
             **pool.connection_kwargs

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from ...core.errors import RecordInvalid
-from ...core.record import Record, State
+from ...core.record import Claim, Record, State
 
 LETTERS: Final = {State.ISSUED: b"i", State.RUNNING: b"r", State.DONE: b"d", State.FAILED: b"f"}
 _STATES: Final = {letter: state for state, letter in LETTERS.items()}
@@ -34,6 +34,45 @@ def pack(record: Record) -> bytes:
     lengths.append(b"" if record.result is None else b"%d" % len(record.result))
     head = b"1%b%d%b,%b\n" % (LETTERS[record.state], flags, b"".join(map(_digits, moments)), b",".join(lengths))
     return b"".join([head, *texts, record.result or b""])
+
+
+class PackedClaim(Claim):
+    """A claim whose record is read when somebody asks for it: who claims and settles does not.
+
+    :param key: the store's key.
+    :param owner: who claimed it.
+    :param packed: the record as the claim left it.
+    """
+
+    __slots__ = ("_owner", "_packed")
+    _owner: str
+    _packed: bytes
+
+    def __init__(self, key: str, owner: str, packed: bytes) -> None:
+        object.__setattr__(self, "key", key)  # claims are frozen
+        object.__setattr__(self, "_owner", owner)
+        object.__setattr__(self, "_packed", packed)
+
+    @property
+    def record(self) -> Record:  # a slot there
+        """The record as the claim left it."""
+        return unpack(self._packed)
+
+    @property
+    def owner(self) -> str:
+        """The id of this claim attempt."""
+        return self._owner
+
+    @property
+    def taken(self) -> bool:
+        """Whether an earlier owner, who let its lease pass, lost the key to this claim."""
+        return bool(int(self._packed[2:3]) & _TAKEN)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Claim) and (self.key, self.record) == (other.key, other.record)
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.record))
 
 
 def unpack(data: bytes) -> Record:

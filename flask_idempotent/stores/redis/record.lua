@@ -18,82 +18,69 @@
 
 local HEADER = '^1([irdf])([0-7])(%d+),(%d*),(%d*),(%d*),(%d*),(%d*)\n()'
 
-local function length(digits)
-  if digits == '' then return 0 end
-  return #digits < 10 and tonumber(digits) or nil
-end
-
--- The fence, held until, expires and issued until, or nil if they do not go with the state.
-local function moments(state, run)
-  local t = {}
-  for at = 1, #run, 16 do
-    t[#t + 1] = tonumber(string.sub(run, at, at + 15))
-  end
-  if #run ~= 16 * #t then return nil end
-  if state == 'i' then
-    if #t == 1 then return 0, 0, t[1], t[1] end
-    if #t == 2 then return t[1], 0, t[2], t[2] end
-  elseif state == 'r' then
-    if #t == 3 or #t == 4 then return t[1], t[2], t[3], t[4] or 0 end
-  elseif #t == 2 or #t == 3 then
-    return t[1], t[2], t[2], t[3] or 0
-  end
-  return nil
-end
-
--- The record as a table, or nil: damaged, or of another layout.
+-- The record as a table, or nil: damaged, or of another layout. Strings of digits are counted with as they are.
 local function parse(text)
   local state, flags, run, o, b, s, f, r, at = string.match(text, HEADER)
-  if not at then return nil end
-  local fence, held, expires, issued = moments(state, run)
-  if not fence or expires == 0 or held > expires then return nil end
-  local has_result = r ~= ''
-  o, b, s, f, r = length(o), length(b), length(s), length(f), length(r)
-  if not (o and b and s and f and r) or at + o + b + s + f + r ~= #text + 1 then return nil end
-  flags = tonumber(flags)
-  local record = {
-    state = state, fence = fence, held = held, expires = expires, issued = issued,
-    stays = flags % 2 == 1, taken = flags % 4 > 1, consumed = flags > 3,
-    owner = string.sub(text, at, at + o - 1),
-    binding = string.sub(text, at + o, at + o + b - 1),
-    scene = string.sub(text, at + o + b, at + o + b + s - 1),
-    fingerprint = string.sub(text, at + o + b + s, at + o + b + s + f - 1),
-    result = has_result and string.sub(text, at + o + b + s + f) or nil,
-  }
+  if not at or #o > 9 or #b > 9 or #s > 9 or #f > 9 or #r > 9 then return nil end
+  local fence, held, expires, issued
+  if state == 'r' then
+    if #run ~= 64 and #run ~= 48 then return nil end
+    fence, held, expires, issued = string.sub(run, 1, 16) + 0, string.sub(run, 17, 32) + 0, string.sub(run, 33, 48) + 0, string.sub(run, 49)
+  elseif state == 'i' then
+    if #run ~= 16 and #run ~= 32 then return nil end
+    fence, held, issued = #run == 16 and 0 or string.sub(run, 1, 16) + 0, 0, string.sub(run, -16)
+    expires = issued + 0
+  else
+    if #run ~= 32 and #run ~= 48 then return nil end
+    fence, expires, issued = string.sub(run, 1, 16) + 0, string.sub(run, 17, 32) + 0, string.sub(run, 33)
+    held = expires
+  end
+  if expires == 0 or held > expires then return nil end
+  local owner = at + (o == '' and 0 or o) -- where each text ends
+  local binding = owner + (b == '' and 0 or b)
+  local scene = binding + (s == '' and 0 or s)
+  local fingerprint = scene + (f == '' and 0 or f)
+  if fingerprint + (r == '' and 0 or r) ~= #text + 1 then return nil end
   if state == 'i' then
-    if flags > 0 or f > 0 or has_result then return nil end
-  elseif o == 0 or (record.consumed and (state ~= 'd' or has_result)) then
+    if flags ~= '0' or fingerprint > scene or r ~= '' then return nil end
+  elseif owner == at or (flags > '3' and (state ~= 'd' or r ~= '')) then
     return nil
   end
-  return record
-end
-
-local function digits(moment)
-  return string.format('%016.0f', moment)
+  return {
+    state = state, fence = fence, held = held, expires = expires, issued = issued == '' and 0 or issued + 0,
+    stays = flags % 2 == 1, taken = flags % 4 > 1, consumed = flags > '3',
+    owner = string.sub(text, at, owner - 1),
+    binding = string.sub(text, owner, binding - 1),
+    scene = string.sub(text, binding, scene - 1),
+    fingerprint = string.sub(text, scene, fingerprint - 1),
+    result = r ~= '' and string.sub(text, fingerprint) or nil,
+  }
 end
 
 local function size(text)
-  return #text == 0 and '' or tostring(#text)
+  return text == '' and '' or #text
 end
 
 local function pack(r)
-  local flags = (r.stays and 1 or 0) + (r.taken and 2 or 0) + (r.consumed and 4 or 0)
-  return table.concat({
-    '1', r.state, tostring(flags),
-    (r.state ~= 'i' or r.fence > 0) and digits(r.fence) or '',
-    r.state == 'r' and digits(r.held) or '',
-    r.state ~= 'i' and digits(r.expires) or '',
-    r.issued > 0 and digits(r.issued) or '', ',',
-    size(r.owner), ',', size(r.binding), ',', size(r.scene), ',', size(r.fingerprint), ',',
-    r.result and tostring(#r.result) or '', '\n',
-    r.owner, r.binding, r.scene, r.fingerprint, r.result or '',
-  })
+  local state, run = r.state
+  if state == 'r' then
+    run = string.format('%016.0f%016.0f%016.0f', r.fence, r.held, r.expires)
+  elseif state == 'i' then
+    run = r.fence > 0 and string.format('%016.0f', r.fence) or ''
+  else
+    run = string.format('%016.0f%016.0f', r.fence, r.expires)
+  end
+  if r.issued > 0 then run = run .. string.format('%016.0f', r.issued) end
+  return '1' .. state .. (r.stays and 1 or 0) + (r.taken and 2 or 0) + (r.consumed and 4 or 0) .. run .. ','
+    .. size(r.owner) .. ',' .. size(r.binding) .. ',' .. size(r.scene) .. ',' .. size(r.fingerprint) .. ','
+    .. (r.result and #r.result or '') .. '\n'
+    .. r.owner .. r.binding .. r.scene .. r.fingerprint .. (r.result or '')
 end
 
 -- The server's clock in microseconds.
 local function clock()
   local time = redis.call('TIME')
-  return tonumber(time[1]) * 1000000 + tonumber(time[2])
+  return time[1] * 1000000 + time[2]
 end
 
 -- The live record under a key and its packed form; nil if there is none; false and '' if it is damaged, which a value

@@ -104,7 +104,7 @@ class RedisStore:
     ) -> Claim | Holder | Absent:
         """See :meth:`flask_idempotent.core.store.Store.claim`."""
         flags = must_exist * _MUST_EXIST + (not takeover) * _STAYS + consume * _CONSUME
-        word, now, packed = self._run(
+        reply: bytes = self._run(
             _CLAIM,
             key,
             text(owner),
@@ -115,10 +115,11 @@ class RedisStore:
             text(scene),
             text(fingerprint),
         )
+        word, now, packed = reply.split(b" ", 2)
+        if word == b"claimed":
+            return layout.PackedClaim(key, owner, packed)
         if word == b"absent":
             return Absent()
-        if word == b"claimed":
-            return Claim(key, layout.unpack(packed))
         return _holder(word, int(now), packed)
 
     def settle(self, claim: Claim, *, state: State, hold: float, ttl: float, result: bytes | None = None) -> bool:
