@@ -25,10 +25,12 @@ local function parse(text)
   local fence, held, expires, issued
   if state == 'r' then
     if #run ~= 64 and #run ~= 48 then return nil end
-    fence, held, expires, issued = string.sub(run, 1, 16) + 0, string.sub(run, 17, 32) + 0, string.sub(run, 33, 48) + 0, string.sub(run, 49)
+    fence, held, expires = string.sub(run, 1, 16) + 0, string.sub(run, 17, 32) + 0, string.sub(run, 33, 48) + 0
+    issued = string.sub(run, 49)
   elseif state == 'i' then
     if #run ~= 16 and #run ~= 32 then return nil end
-    fence, held, issued = #run == 16 and 0 or string.sub(run, 1, 16) + 0, 0, string.sub(run, -16)
+    fence, held, issued = 0, 0, string.sub(run, #run - 15)
+    if #run == 32 then fence = string.sub(run, 1, 16) + 0 end
     expires = issued + 0
   else
     if #run ~= 32 and #run ~= 48 then return nil end
@@ -71,10 +73,11 @@ local function pack(r)
     run = string.format('%016.0f%016.0f', r.fence, r.expires)
   end
   if r.issued > 0 then run = run .. string.format('%016.0f', r.issued) end
-  return '1' .. state .. (r.stays and 1 or 0) + (r.taken and 2 or 0) + (r.consumed and 4 or 0) .. run .. ','
-    .. size(r.owner) .. ',' .. size(r.binding) .. ',' .. size(r.scene) .. ',' .. size(r.fingerprint) .. ','
-    .. (r.result and #r.result or '') .. '\n'
-    .. r.owner .. r.binding .. r.scene .. r.fingerprint .. (r.result or '')
+  local flags = (r.stays and 1 or 0) + (r.taken and 2 or 0) + (r.consumed and 4 or 0)
+  local lengths = size(r.owner) .. ',' .. size(r.binding) .. ',' .. size(r.scene) .. ',' .. size(r.fingerprint) .. ','
+  local texts = r.owner .. r.binding .. r.scene .. r.fingerprint
+  if not r.result then return '1' .. state .. flags .. run .. ',' .. lengths .. '\n' .. texts end
+  return '1' .. state .. flags .. run .. ',' .. lengths .. #r.result .. '\n' .. texts .. r.result
 end
 
 -- The server's clock in microseconds.

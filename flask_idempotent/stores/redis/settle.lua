@@ -3,7 +3,7 @@
 -- KEYS[1]  the record
 -- ARGV     owner, state (i restores, r extends, d, f), hold, ttl (microseconds), whether there is a result (0, 1), result,
 --          packed record of the claim, to be written anew if the store has lost it ('' for i and r)
--- Reply    1, or 0 if the owner's word does not count; -1 if nothing was done because the packed record is needed
+-- Reply    1, or 0 if the owner's word does not count; 2 if nothing was done because the packed record is needed
 
 local key, now = KEYS[1], clock()
 local owner, state, hold, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -32,7 +32,7 @@ if record == false then return 0 end
 if not record or record.owner ~= owner then
   -- To restore or extend what is lost writes nothing: the late copy of such a command would occupy the key. But an
   -- effect that happened, or half happened, is recorded anew.
-  if ARGV[7] == '' and (state == 'd' or state == 'f') then return -1 end
+  if ARGV[7] == '' and (state == 'd' or state == 'f') then return 2 end
   local claimed = parse(ARGV[7])
   if claimed and (not record or is_older(record, claimed)) then return finish(claimed) end
   return record and 0 or 1

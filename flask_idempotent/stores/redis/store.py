@@ -19,7 +19,7 @@ from .layout import LETTERS, text
 
 _LONGEST: Final = 100 * 365 * 86_400  # seconds; a longer life would leave the numbers that Lua counts exactly
 _MUST_EXIST, _STAYS, _CONSUME = 1, 2, 4
-_GONE: Final = -1
+_GONE: Final = 2
 """What settle.lua answers when it needs the claim's record, which is left out at first: it is hardly ever needed."""
 
 _OUTAGES: Final = (
