@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import tempfile
 import time
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -68,7 +67,7 @@ def first_difference(players: Sequence[Player], count: int, seed: int) -> str:
     try:
         play()
     except AssertionError as error:
-        return "".join(traceback.format_exception_only(error))
+        return str(error)
     return ""
 
 

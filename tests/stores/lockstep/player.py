@@ -43,7 +43,7 @@ class Player:
         self.scripts += 1
         for number, (name, which, options) in enumerate(script, 1):
             self.steps += 1
-            self._at = f"on {self.name}, step {number} of {len(script)}"
+            self._played = script[:number]
             if name == "wait":
                 self._server.wait(which)
             elif name == "delete":
@@ -57,6 +57,7 @@ class Player:
                 self._all(name, target.key, target, options)
 
     def _begin(self) -> None:
+        self._played: list[Step] = []
         self._round = next(_numbers)
         self._claims: list[Claim] = []
         self._past: defaultdict[str, list[Record | None]] = defaultdict(list)  # what was stored before each write
@@ -76,7 +77,7 @@ class Player:
         if isinstance(answer, Claim):
             self._claims.append(answer)
         kind = name_of(Seen(name, now, stored, after, answer, target, options))
-        assert kind in KINDS, f"{self._at}: what is {kind!r}?"
+        assert kind in KINDS, self._said(f"what is {kind!r}?")
         self.reached[kind] += 1
 
     def _agreed_on(self, key: str) -> Record | None:
@@ -87,7 +88,11 @@ class Player:
 
     def _compare(self, what: str, server: Any, machine: Any, memory: Any) -> None:
         if not server == machine == memory:
-            raise AssertionError(f"{self._at}, {what}:\n  server  {server}\n  machine {machine}\n  memory  {memory}")
+            difference = f"{what}\n  server  {server}\n  machine {machine}\n  memory  {memory}"
+            raise AssertionError(self._said(difference))
+
+    def _said(self, difference: str) -> str:
+        return "\n  ".join([f"on {self.name}, after", *map(repr, self._played), difference])
 
     def _go_back(self, key: str, writes: int) -> None:
         """As a failover that loses the last writes."""
