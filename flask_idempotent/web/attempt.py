@@ -36,6 +36,7 @@ class Attempt:
         "_content",
         "_raised",
         "_request",
+        "_stand_in",
         "_unguarded",
         "_verified",
         "_viewer",
@@ -55,6 +56,7 @@ class Attempt:
         self.entered = False
         self.outcome: Outcome | None = None
         self._raised: HTTPException | None = None
+        self._stand_in: HTTPException | None = None
         self.flashes: list[tuple[str, str]] = []
         self._unguarded = False
         self._content: Content | None = None
@@ -100,8 +102,9 @@ class Attempt:
         """Let the view run, or raise the answer that stands in its place."""
         if self.hold is None and self.refusal is None:
             self.claim()
-        if self.refusal is not None:
-            self._refuse(self.refusal)
+        if self.refusal is not None and not self._passes(self.refusal):
+            self._stand_in = self._answer(self.refusal)
+            raise self._stand_in
         if self.rules.keeps_answer:
             # Asked before the view: one that logs somebody in answers the one who was there.
             _ = self.viewer
@@ -153,6 +156,12 @@ class Attempt:
         else:
             hold.restore()
 
+    def forget(self) -> None:
+        """Leave no garbage that only the collector finds: a traceback holds the frames, and they the exception."""
+        if self._stand_in is not None:
+            self._stand_in.__traceback__ = None
+        self.refusal = self._raised = self._stand_in = None
+
     def _terms(self) -> Terms:
         rules, request = self.rules, self._request
         token = tokens.find(rules.token_locations, request, rules.token_header, rules.token_field, self.content)
@@ -182,20 +191,23 @@ class Attempt:
             ignore=rules.ignore,
         )
 
-    def _refuse(self, error: IdempotencyError | HTTPException) -> None:
+    def _passes(self, error: IdempotencyError | HTTPException) -> bool:
+        """Return whether the view runs unguarded, since the app wants that while the store is down."""
+        if not isinstance(error, StoreUnavailable) or self.rules.store_down != "pass":
+            return False
+        self.rules.guard.tell("unguarded", scene=self.rules.scene, reason=error.reason)
+        self._unguarded = True
+        return True
+
+    def _answer(self, error: IdempotencyError | HTTPException) -> HTTPException:
         if isinstance(error, HTTPException):
-            raise error  # the framework's own, as a body that is too large
-        guard = self.rules.guard
-        if isinstance(error, StoreUnavailable) and self.rules.store_down == "pass":
-            guard.tell("unguarded", scene=self.rules.scene, reason=error.reason)
-            self._unguarded = True
-            return
-        if isinstance(error, Duplicate | InProgress):
-            answer = policies.answer(error, self.rules, lambda: self.viewer)
-            if isinstance(answer, RecordInvalid):
-                guard.tell("record_invalid", scene=self.rules.scene, reason="its result cannot be read")
-            raise answer
-        raise as_http(error, self.rules.answers)
+            return error  # the framework's own, as a body that is too large
+        if not isinstance(error, Duplicate | InProgress):
+            return as_http(error, self.rules.answers)
+        answer = policies.answer(error, self.rules, lambda: self.viewer)
+        if isinstance(answer, RecordInvalid):
+            self.rules.guard.tell("record_invalid", scene=self.rules.scene, reason="its result cannot be read")
+        return answer
 
     def _judge(self, outcome: Outcome) -> None:
         hold, rules = self.hold, self.rules
@@ -254,9 +266,10 @@ class Attempt:
 
 def abandon(_: BaseException | None) -> None:
     """After every request, even one whose error is propagated."""
-    attempt = Attempt.of(present())
+    attempt: Attempt | None = vars(present()).pop(_ATTRIBUTE, None)  # request and attempt hold each other
     if attempt is not None:
         attempt.abandon()
+        attempt.forget()
 
 
 def guarded_call(attempt: Attempt, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:

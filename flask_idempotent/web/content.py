@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable
 from io import BytesIO
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from flask import Request
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
@@ -13,6 +13,9 @@ from werkzeug.wsgi import LimitedStream
 
 from ..core.fingerprint import canonical_json, fingerprint
 from . import forms
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIEnvironment
 
 _CHUNK: Final = 64 * 1024  # bytes
 _UNREAD: Final = object()
@@ -30,12 +33,13 @@ class Content:
     """
 
     # Neither functools.cached_property, which takes a lock for each value, nor werkzeug's: this runs in every request.
-    __slots__ = ("_copied", "_fits", "_is_form", "_parsed", "_parsed_before", "_request")
+    __slots__ = ("_copied", "_fits", "_is_form", "_length", "_parsed", "_parsed_before", "_request")
 
     def __init__(self, request: Request, max_body: int) -> None:
         self._request = request
         self._is_form = request.mimetype in (forms.URLENCODED, forms.MULTIPART)
-        self._fits = _fits(request, max_body)
+        self._length = request.content_length
+        self._fits = _fits(request.environ, self._length, max_body)
         # Whether somebody parsed the form before us; the stream is empty then.
         self._parsed_before = self._fits and self._is_form and "form" in vars(request)
         self._copied: Any = _UNREAD
@@ -53,7 +57,7 @@ class Content:
             return False
         if self.readable:
             return self._form is None
-        return self._request.content_length != 0 and not (self._request.form or self._request.files)
+        return self._length != 0 and not (self._request.form or self._request.files)
 
     def values(self, name: str) -> list[str]:
         """Return all values of a form's field."""
@@ -105,7 +109,7 @@ class Content:
             # It was parsed in any case, for its token: the length would count the boundary, which some browsers vary.
             content = forms.Form(request.form, request.files).parts(counts)
         elif not self.readable:
-            content = ("unread", str(request.content_length))
+            content = ("unread", str(self._length))
         elif self._form is not None:
             content = self._form.parts(counts)
         elif request.is_json:
@@ -129,7 +133,7 @@ class Content:
     def _read_copy(self) -> bytes | None:
         if not self._fits:
             return None
-        length = self._request.content_length or 0
+        length = self._length or 0
         kept: bytes | None = getattr(self._request, "_cached_data", None)  # of an earlier get_data()
         if kept is not None:
             return kept if len(kept) == length else None
@@ -162,18 +166,17 @@ class Content:
         request = self._request
         if self._parsed_before:
             form = forms.Form(request.form, request.files)
-            return form if form.fields or form.files or not request.content_length else None
+            return form if form.fields or form.files or not self._length else None
         try:
             return forms.parse(self._copy or b"", request.mimetype, request.mimetype_params)
         except ValueError:
             return None
 
 
-def _fits(request: Request, max_body: int) -> bool:
+def _fits(environ: WSGIEnvironment, length: int | None, max_body: int) -> bool:
     """Return whether the length is known and a copy may be made; the same whoever has read the body before."""
-    length = request.content_length
     if length is None:  # nothing was announced: chunked, or no body at all
-        return "HTTP_TRANSFER_ENCODING" not in request.environ and "wsgi.input_terminated" not in request.environ
+        return "HTTP_TRANSFER_ENCODING" not in environ and "wsgi.input_terminated" not in environ
     return length <= max_body
 
 

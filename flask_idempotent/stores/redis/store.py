@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from importlib.resources import files
 from typing import Any, Final, Protocol, cast
 
@@ -194,6 +194,7 @@ def _holder(word: bytes, now: int, packed: bytes) -> Holder:
     return Holder(record, verdict, now)
 
 
+@lru_cache(maxsize=256)  # an app has a handful of them
 def _duration(seconds: float) -> int:
     return microseconds(min(seconds, _LONGEST))
 
