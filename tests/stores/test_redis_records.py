@@ -150,6 +150,31 @@ def test_what_a_step_does_not_change_stays_as_it_was(store: RedisStore) -> None:
     assert claim(store, owner="ben", scene="a scene", fingerprint="a print").verdict is Verdict.DONE
 
 
+@pytest.mark.parametrize("state", [State.RUNNING, State.ISSUED, State.DONE, State.FAILED])
+def test_small_numbers_keep_their_width(state: State, store: RedisStore) -> None:
+    """A fence of a clock that showed 1970; a token's end is as short only where it no longer counts."""
+    end = round(time.time() + 60) * 1_000_000
+    issued = end if state is State.ISSUED else 9
+    claimed = Record(State.RUNNING, fence=7, held_until=8, expires_at=end, issued_until=issued, owner="anna")
+    put(store, layout.pack(claimed))
+    assert store.settle(Claim(KEY, claimed), state=state, hold=1, ttl=60)
+    record = store.get(KEY)
+    assert record is not None
+    assert (record.state, record.fence, record.issued_until) == (state, 7, issued)
+
+
+@pytest.mark.parametrize("result", [b"", b"answer"])
+def test_a_length_may_have_nine_digits(result: bytes, store: RedisStore) -> None:
+    end = b"%d" % (round(time.time() + 60) * 1_000_000)
+    lengths = b"000000004,000000001,000000001,000000001,00000000%d" % len(result)
+    put(store, b"1d0" + end + end + b"," + lengths + b"\nannabsf" + result)
+    assert claim(store, owner="ben", scene="s").verdict is Verdict.DONE
+    assert claim(store, owner="ben", scene="s", fingerprint="g").verdict is Verdict.REUSED
+    record = store.get(KEY)
+    assert record is not None
+    assert record.result == result
+
+
 def test_an_extension_shortens_no_life(store: RedisStore) -> None:
     won = claim(store, ttl=60)
     assert store.settle(won, state=State.RUNNING, hold=1, ttl=1)

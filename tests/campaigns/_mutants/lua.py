@@ -44,7 +44,7 @@ def edits(text: str) -> Iterator[Edit]:
     for at, token in enumerate(file.tokens):
         for new in COMPARISONS.get(token.text, []):
             yield Edit(token.start, token.end, new)
-        if token.text in INSTEAD:
+        if token.text in INSTEAD and not file.is_conversion(at):
             yield Edit(token.start, token.end, INSTEAD[token.text])
         if token.text in ("and", "or"):
             yield from file.without_one(at)
@@ -80,6 +80,10 @@ class _File:
             if kind != "skip":
                 self.tokens.append(_Token(kind, found[0], found.start(), found.end(), depth))
             depth += found[0] in "({["
+
+    def is_conversion(self, at: int) -> bool:
+        """``digits + 0`` is a number, and ``digits - 0`` the same one."""
+        return self.tokens[at].text in "+-" and self.tokens[at + 1].text == "0"
 
     def without_one(self, at: int) -> Iterator[Edit]:
         """Drop each operand of an ``and`` or ``or``: put what changes nothing in its place."""
