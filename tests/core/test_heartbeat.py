@@ -378,6 +378,15 @@ def test_the_shortest_lease_sets_the_pace_also_while_there_is_no_thread(monkeypa
     assert paces == [threading.TIMEOUT_MAX, 1.0, 1.0]
 
 
+@pytest.mark.parametrize(("lease", "wakes"), [(59.0, True), (60.0, False), (61.0, False)])
+def test_only_a_shorter_lease_than_those_before_wakes_it(lease: float, wakes: bool) -> None:
+    """Else it would begin its wait anew with each request, and beat never."""
+    beat = Heartbeat()
+    beat._tick, beat._thread = 10.0, threading.current_thread()
+    beat.add(Scripted(lease))  # type: ignore[arg-type]
+    assert beat._sooner.is_set() is wakes
+
+
 @pytest.mark.parametrize(("now", "asked"), [(1.999, 0), (2.0, 1)])
 def test_news_is_due_at_a_third_of_the_lease_exactly(now: float, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
     beat, hold = Heartbeat(), Scripted(6.0)
