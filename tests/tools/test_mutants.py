@@ -127,19 +127,23 @@ def test_every_reason_belongs_to_a_mutant():
 SAMPLE = [
     (
         "claim.lua",
-        "if now < record.held then return VERDICTS[record.state] end",
-        "if false then return VERDICTS[record.state] end",
+        "if now < record.held then return verdict_of(record.state) end",
+        "if false then return verdict_of(record.state) end",
     ),
-    ("claim.lua", "owner = owner,", ""),
+    (
+        "claim.lua",
+        "record.owner, record.fingerprint, record.result = owner, fingerprint, nil",
+        "record.fingerprint, record.result = fingerprint, nil",
+    ),
     (
         "issue.lua",
         "if not write(key, token, 'NX') and read(key, now) == nil then",
         "if not write(key, token) and read(key, now) == nil then",
     ),
-    ("settle.lua", "if record.owner ~= owner then return 0 end", "if false then return 0 end"),
+    ("settle.lua", "if not record or record.owner ~= owner then", "if not record or false then"),
     ("settle.lua", "redis.call('DEL', key)", ""),
     ("machine.py", "if now < record.held_until:", "if now <= record.held_until:"),
-    ("machine.py", "if record.owner != claim.owner:", "if False:"),
+    ("machine.py", "if record is None or record.owner != claim.owner:", "if record is None or False:"),
     ("machine.py", "if now >= record.issued_until:", "if False:"),
 ]
 
