@@ -65,6 +65,12 @@ class TestExactTime:
             assert record is not None
             assert record.owner == "anna"
 
+    def test_so_is_a_token_that_is_done(self, store: RedisStore) -> None:
+        issued = self.put_expired(store, 1)
+        done = replace(issued, state=State.DONE, fence=7, held_until=issued.expires_at, owner="anna")
+        put(store, layout.pack(done))
+        assert store.get(KEY) is None
+
     def test_the_server_holds_it_to_the_end(self, redis_url: str) -> None:
         store = made(redis_url)
         for n in range(20):
