@@ -1,4 +1,4 @@
-"""Who is asking: bindings for tokens, the viewer for stored answers. Nothing here reads a forwarding header."""
+"""Who may use a token: its binding. Nothing here reads a forwarding header."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from flask import Request, current_app, session
+from flask import Request, session
 
 from ..core.ids import new_owner
 from ..core.keys import digest
+from .principals import namespace as namespace
+from .principals import verified_principal as verified_principal
+from .principals import viewer as viewer
 
 SESSION_KEY: Final = "_idempotency_binding"
 """Where the random id of the ``session`` binding lies in the session."""
@@ -93,23 +96,6 @@ class Bindings:
         return str(session[SESSION_KEY])
 
 
-def verified_principal(principal: Callable[[], Any] | None) -> str | None:
-    """Return who is asking, as the app or Flask-Login has verified it; None for nobody."""
-    if principal is not None:
-        value = principal()
-        return None if value is None else digest("principal", str(value))
-    return _flask_login_user()
-
-
-def viewer(request: Request, verified: str | None) -> str:
-    """Return whom an answer that is recorded now may be shown to: the verified principal, else a digest of the
-    credentials; empty if there are neither."""
-    if verified is not None:
-        return verified
-    credentials = request.environ.get("HTTP_AUTHORIZATION")
-    return digest("credentials", credentials) if credentials else ""
-
-
 class _ProxyWatch:
     """Warns once for an app: behind a proxy whose word nobody takes, every visitor has the proxy's address."""
 
@@ -131,17 +117,6 @@ def _proxy_fix_seems_missing(environ: WSGIEnvironment) -> bool:
         return False
     parsed = _parse(environ.get("REMOTE_ADDR") or "")
     return parsed is None or parsed.is_private
-
-
-def _flask_login_user() -> str | None:
-    # Only when the app uses Flask-Login: asking it reads the session.
-    if getattr(current_app, "login_manager", None) is None:
-        return None
-    from flask_login import current_user  # type: ignore[import-untyped]  # the app brings it; it has no types
-
-    if not getattr(current_user, "is_authenticated", False):
-        return None
-    return digest("flask-login", str(current_user.get_id()))
 
 
 def _called(binding: Any) -> Any:

@@ -1,0 +1,218 @@
+"""Who is asking: the verified principal, whom a stored answer may be shown to, whose name space a key lies in."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from flask import Flask, Request, current_app, g, request
+from werkzeug.http import parse_dict_header
+
+from ..core.keys import digest
+
+_READABLE: Final = 8192
+"""Characters of credentials that are looked into; longer ones count as a whole."""
+_WARNED: Final = "idempotency: warned of a guess"
+_ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+>\Z")
+
+_logger = logging.getLogger(__name__)
+
+
+def verified_principal(principal: Callable[[], Any] | None) -> str | None:
+    """Return a digest of who is asking, None for nobody.
+
+    The app's callable alone counts where there is one. Else what an extension has verified in this request: first
+    those that a view asks for (Flask-JWT-Extended, Flask-HTTPAuth), then the session of Flask-Login. An extension that
+    the app does not use is neither imported nor asked.
+
+    :raises TypeError: the callable returned an object without a text of its own.
+    """
+    if principal is not None:
+        return _as_the_app_says(principal())
+    return _jwt_extended_user() or _httpauth_user() or _flask_login_user()
+
+
+def viewer(request: Request, verified: str | None) -> str:
+    """Return whom an answer that is recorded now may be shown to: the verified principal, else a digest of the exact
+    credentials; empty if there are neither."""
+    if verified is not None:
+        return verified
+    credentials = _credentials(request)
+    return digest("credentials", credentials) if credentials else ""
+
+
+def namespace(request: Request, verified: str | None) -> str:
+    """Return whose name space a client-made key lies in; empty if nothing tells.
+
+    Without a verified principal it is the part of the credentials that stays when they are renewed: the user of Basic
+    and Digest, issuer and subject of a bearer JWT (RFC 7519 §4.1), else all of them. Nobody has verified them here, so
+    that this says only where to look, never what may be shown. Raises nothing, whatever the header holds.
+    """
+    if verified is not None:
+        return verified
+    credentials = _credentials(request)
+    if not credentials:
+        return ""
+    return digest("name space", *(_stable_part(credentials) or ("whole", credentials)))
+
+
+def warn_of_guess(app: Flask) -> None:
+    """Log once for an app that an answer could not be shown, since nobody knows who is asking, and name the cure."""
+    mine = object()
+    if app.extensions.setdefault(_WARNED, mine) is not mine:  # one step: of several threads, one warns
+        return
+    _logger.warning(
+        "App %r: the answer to a repeated request was not shown, since nobody knows who is asking: the request carries "
+        "cookies and no principal. Say who it is by principal= on the view or by IDEMPOTENCY_PRINCIPAL, for example "
+        'lambda: session.get("user_id"). This is logged once.',
+        app.name,
+    )
+
+
+def _as_the_app_says(value: Any) -> str | None:
+    if value is None:
+        return None
+    text = str(value)
+    if not isinstance(value, str) and _ADDRESS.search(text):
+        # Another text in each request would be another name space: every repetition would run.
+        raise TypeError(f"principal= returned {type(value).__name__}, whose text is its address; return its id.")
+    return digest("principal", text)
+
+
+def _jwt_extended_user() -> str | None:
+    if "flask-jwt-extended" not in current_app.extensions:
+        return None
+    from flask_jwt_extended import get_jwt, get_jwt_identity
+
+    try:
+        claims = get_jwt()
+    except RuntimeError:  # no view has asked for a token
+        return None
+    identity = _text(get_jwt_identity()) if claims else None
+    if identity is None:
+        return None
+    issuer = _text(claims.get("iss"))
+    return digest("flask-jwt-extended", identity, *([issuer] if issuer is not None else []))
+
+
+def _httpauth_user() -> str | None:
+    # The extension keeps no trace in the app; it sets this when it has let somebody in, and to None or False when it
+    # let in nobody (optional=True).
+    user = g.get("flask_httpauth_user")
+    if user is None or user is False:
+        return None
+    if isinstance(user, str | int) and user is not True:
+        return digest("flask-httpauth", str(user)) if user != "" else None
+    name = _text(_attribute(user, "id"))
+    if name is not None:
+        return digest("flask-httpauth", "object", type(user).__module__, type(user).__qualname__, name)
+    return _httpauth_credentials()
+
+
+def _httpauth_credentials() -> str | None:
+    # All of them, not the user in them: what was verified may have been another header (HTTPTokenAuth(header=…)), and
+    # then anyone may write any name here. A JWT has a better name space than its digest, which a renewal changes.
+    credentials = _credentials(request)
+    if not credentials or (_stable_part(credentials) or ("",))[0] == "jwt":
+        return None
+    return digest("flask-httpauth", "credentials", credentials)
+
+
+def _flask_login_user() -> str | None:
+    # Only when the app uses Flask-Login: asking it reads the session.
+    manager = getattr(current_app, "login_manager", None)
+    if manager is None or not _has_loader(manager):
+        return None
+    from flask_login import current_user  # type: ignore[import-untyped]  # the app brings it; it has no types
+
+    # An error of the app's loader passes: who cannot be looked up is not nobody.
+    user = current_user._get_current_object()  # noqa: SLF001  # werkzeug documents it for this
+    if not _attribute(user, "is_authenticated"):
+        return None
+    name = _text(_result(_attribute(user, "get_id")))
+    return None if name is None else digest("flask-login", name)
+
+
+def _has_loader(manager: Any) -> bool:
+    # Without one, asking for the current user is an error.
+    loaders = [getattr(manager, name, None) for name in ("_user_callback", "_request_callback")]
+    return any(loader is not None for loader in loaders)
+
+
+def _attribute(user: Any, name: str) -> Any:
+    try:
+        return getattr(user, name, None)
+    except Exception:  # a property of the app's that fails names nobody
+        return None
+
+
+def _result(get_id: Any) -> Any:
+    try:
+        return get_id()
+    except Exception:  # as UserMixin's, for a user without an id
+        return None
+
+
+def _text(value: Any) -> str | None:
+    """Return the text of what names a user, None for what names nobody or somebody else in each request."""
+    if value is None or isinstance(value, bool):
+        return None
+    try:
+        text = str(value)
+    except Exception:  # the app's own object
+        return None
+    return None if not text or _ADDRESS.search(text) else text
+
+
+def _credentials(request: Request) -> str:
+    return str(request.environ.get("HTTP_AUTHORIZATION") or "")
+
+
+def _stable_part(credentials: str) -> tuple[str | bytes, ...] | None:
+    if len(credentials) > _READABLE:
+        return None
+    scheme, _, rest = credentials.strip().partition(" ")
+    read = _SCHEMES.get(scheme.lower())
+    return None if read is None else read(rest.strip())
+
+
+def _basic_user(encoded: str) -> tuple[str | bytes, ...] | None:
+    try:
+        user, colon, _ = base64.b64decode(encoded, validate=True).partition(b":")
+    except ValueError:
+        return None
+    # An empty user is everybody whose secret is the password.
+    return ("basic", user) if colon and user else None
+
+
+def _digest_user(parameters: str) -> tuple[str | bytes, ...] | None:
+    user = parse_dict_header(parameters).get("username")
+    return ("digest", user) if user else None
+
+
+def _jwt_subject(token: str) -> tuple[str | bytes, ...] | None:
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    payload = parts[1]
+    try:
+        claims = json.loads(base64.b64decode(payload + "=" * (-len(payload) % 4), b"-_", validate=True).decode("utf-8"))
+    except (ValueError, RecursionError):  # nested deeper than the parser goes
+        return None
+    if not isinstance(claims, dict):
+        return None
+    subject, issuer = _text(claims.get("sub")), claims.get("iss")
+    if subject is None or not isinstance(claims["sub"], str | int) or not isinstance(issuer, str | None):
+        return None
+    return ("jwt", subject) if issuer is None else ("jwt", subject, issuer)
+
+
+_SCHEMES: Final[dict[str, Callable[[str], tuple[str | bytes, ...] | None]]] = {
+    "basic": _basic_user,
+    "digest": _digest_user,
+    "bearer": _jwt_subject,
+}
