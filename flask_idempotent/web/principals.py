@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import re
 from collections.abc import Callable
+from types import CoroutineType, FunctionType, MethodType
 from typing import Any, Final
 
 from flask import Flask, Request, current_app, g, request
@@ -17,7 +17,7 @@ from ..core.keys import digest
 _READABLE: Final = 8192
 """Characters of credentials that are looked into; longer ones count as a whole."""
 _WARNED: Final = "idempotency: warned of a guess"
-_ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+>\Z")
+_AN_ADDRESS: Final = tuple(kind.__repr__ for kind in (object, FunctionType, MethodType, CoroutineType))
 
 _logger = logging.getLogger(__name__)
 
@@ -76,11 +76,10 @@ def warn_of_guess(app: Flask) -> None:
 def _as_the_app_says(value: Any) -> str | None:
     if value is None:
         return None
-    text = str(value)
-    if not isinstance(value, str) and _ADDRESS.search(text):
+    if _is_without_text(value):
         # Another text in each request would be another name space: every repetition would run.
-        raise TypeError(f"principal= returned {type(value).__name__}, whose text is its address; return its id.")
-    return digest("principal", text)
+        raise TypeError(f"principal= returned a {value.__class__.__name__}, whose text is its address; return its id.")
+    return digest("principal", str(value))
 
 
 def _jwt_extended_user() -> str | None:
@@ -106,7 +105,7 @@ def _httpauth_user() -> str | None:
     if user is None or user is False:
         return None
     if isinstance(user, str | int) and user is not True:
-        return digest("flask-httpauth", str(user)) if user != "" else None
+        return digest("flask-httpauth", str(user)) if user else None  # 0 is False to the extension
     name = _text(_attribute(user, "id"))
     if name is not None:
         return digest("flask-httpauth", "object", type(user).__module__, type(user).__qualname__, name)
@@ -162,10 +161,14 @@ def _text(value: Any) -> str | None:
     if value is None or isinstance(value, bool):
         return None
     try:
-        text = str(value)
+        return None if _is_without_text(value) else str(value) or None
     except Exception:  # the app's own object
         return None
-    return None if not text or _ADDRESS.search(text) else text
+
+
+def _is_without_text(value: Any) -> bool:
+    kind = value.__class__  # that of what a proxy stands for
+    return kind.__str__ is object.__str__ and kind.__repr__ in _AN_ADDRESS
 
 
 def _credentials(request: Request) -> str:
