@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
 from collections.abc import Callable
 from types import CoroutineType, FunctionType, MethodType
 from typing import Any, Final
 
 from flask import Flask, Request, current_app, g, request
-from werkzeug.http import parse_dict_header
 
 from ..core.keys import digest
+from . import credentials
 
-_READABLE: Final = 8192
-"""Characters of credentials that are looked into; longer ones count as a whole."""
 _WARNED: Final = "idempotency: warned of a guess"
 _AN_ADDRESS: Final = tuple(kind.__repr__ for kind in (object, FunctionType, MethodType, CoroutineType))
 
@@ -41,8 +37,8 @@ def viewer(request: Request, verified: str | None) -> str:
     credentials; empty if there are neither."""
     if verified is not None:
         return verified
-    credentials = _credentials(request)
-    return digest("credentials", credentials) if credentials else ""
+    given = credentials.of(request)
+    return digest("credentials", given) if given else ""
 
 
 def namespace(request: Request, verified: str | None) -> str:
@@ -54,10 +50,8 @@ def namespace(request: Request, verified: str | None) -> str:
     """
     if verified is not None:
         return verified
-    credentials = _credentials(request)
-    if not credentials:
-        return ""
-    return digest("name space", *(_stable_part(credentials) or ("whole", credentials)))
+    given = credentials.of(request)
+    return digest("name space", *(credentials.stable_part(given) or ("whole", given))) if given else ""
 
 
 def warn_of_guess(app: Flask) -> None:
@@ -115,10 +109,10 @@ def _httpauth_user() -> str | None:
 def _httpauth_credentials() -> str | None:
     # All of them, not the user in them: what was verified may have been another header (HTTPTokenAuth(header=…)), and
     # then anyone may write any name here. A JWT has a better name space than its digest, which a renewal changes.
-    credentials = _credentials(request)
-    if not credentials or (_stable_part(credentials) or ("",))[0] == "jwt":
+    given = credentials.of(request)
+    if not given or (credentials.stable_part(given) or ("",))[0] == "jwt":
         return None
-    return digest("flask-httpauth", "credentials", credentials)
+    return digest("flask-httpauth", "credentials", given)
 
 
 def _flask_login_user() -> str | None:
@@ -169,53 +163,3 @@ def _text(value: Any) -> str | None:
 def _is_without_text(value: Any) -> bool:
     kind = value.__class__  # that of what a proxy stands for
     return kind.__str__ is object.__str__ and kind.__repr__ in _AN_ADDRESS
-
-
-def _credentials(request: Request) -> str:
-    return str(request.environ.get("HTTP_AUTHORIZATION") or "")
-
-
-def _stable_part(credentials: str) -> tuple[str | bytes, ...] | None:
-    if len(credentials) > _READABLE:
-        return None
-    scheme, _, rest = credentials.strip().partition(" ")
-    read = _SCHEMES.get(scheme.lower())
-    return None if read is None else read(rest.strip())
-
-
-def _basic_user(encoded: str) -> tuple[str | bytes, ...] | None:
-    try:
-        user, colon, _ = base64.b64decode(encoded, validate=True).partition(b":")
-    except ValueError:
-        return None
-    # An empty user is everybody whose secret is the password.
-    return ("basic", user) if colon and user else None
-
-
-def _digest_user(parameters: str) -> tuple[str | bytes, ...] | None:
-    user = parse_dict_header(parameters).get("username")
-    return ("digest", user) if user else None
-
-
-def _jwt_subject(token: str) -> tuple[str | bytes, ...] | None:
-    parts = token.split(".")
-    if len(parts) != 3:
-        return None
-    payload = parts[1]
-    try:
-        claims = json.loads(base64.b64decode(payload + "=" * (-len(payload) % 4), b"-_", validate=True).decode("utf-8"))
-    except (ValueError, RecursionError):  # nested deeper than the parser goes
-        return None
-    if not isinstance(claims, dict):
-        return None
-    subject, issuer = _text(claims.get("sub")), claims.get("iss")
-    if subject is None or not isinstance(claims["sub"], str | int) or not isinstance(issuer, str | None):
-        return None
-    return ("jwt", subject) if issuer is None else ("jwt", subject, issuer)
-
-
-_SCHEMES: Final[dict[str, Callable[[str], tuple[str | bytes, ...] | None]]] = {
-    "basic": _basic_user,
-    "digest": _digest_user,
-    "bearer": _jwt_subject,
-}
