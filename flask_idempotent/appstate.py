@@ -17,10 +17,11 @@ from .core.ids import new_token
 from .core.keys import parse_token, token_digest
 from .core.store import Store
 from .web.attempt import Attempt
-from .web.identity import Bindings, verified_principal
+from .web.identity import Bindings
 from .web.look import Seen, look
 from .web.marks import Mark
 from .web.present import present
+from .web.principals import verified_principal
 from .web.problems import Answers, promote_handlers
 from .web.rules import Rules
 
@@ -110,7 +111,7 @@ class AppState:
         if mark.store is not None and mark.store not in self.stores:
             return f"{mark.where} names store {mark.store!r}, which IDEMPOTENCY_STORES does not have."
         own_binding = mark.binding is not None and mark.binding != self.settings.binding
-        if mark.scene is None and (own_binding or mark.store is not None):
+        if mark.scene is None and "token" in mark.sources and (own_binding or mark.store is not None):
             return (
                 f"{mark.where} sets binding= or store= without scene=: a token is issued before it is known which view "
                 "it goes to. Give the view a scene, and name it in the form: {{ idempotency_token('SCENE') }}."
@@ -126,6 +127,16 @@ class AppState:
             bindings=self.bindings,
             answers=self.answers(mark.message),
             scene=mark.scene or endpoint,
+            scene_given=mark.scene is not None,
+            sources=mark.sources,
+            key_header=(mark.name if "param" not in mark.sources else None) or settings.key_header,
+            key_param=mark.name or "idempotency_key",
+            key=mark.key,
+            key_ttl=mark.ttl or settings.result_ttl,
+            required=mark.required,
+            wait=settings.wait if mark.wait is None else mark.wait,
+            lock=mark.lock,
+            interval=mark.interval,
             description=mark.description,
             binding=mark.binding or settings.binding,
             token_ttl=settings.token_ttl,
@@ -159,7 +170,9 @@ class AppState:
     def answers(self, message: str | None) -> Answers:
         """Return how refusals look."""
         settings = self.settings
-        return Answers(settings.error_format, settings.duplicate_status, message or settings.message)
+        return Answers(
+            settings.error_format, settings.duplicate_status, message or settings.message, settings.policy_url
+        )
 
     def hook(self) -> Callable[[], None]:
         """Return what runs before every request: look once, then claim what can be claimed. It answers nothing.

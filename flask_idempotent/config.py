@@ -36,6 +36,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "MESSAGE": None,
     "ERROR_FORMAT": "problem",
     "DUPLICATE_STATUS": 409,
+    "POLICY_URL": None,
     "STORE_DOWN": "refuse",
     "MAX_RESULT": 1024 * 1024,
     "MAX_BODY": 1024 * 1024,
@@ -44,6 +45,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 _LOCATIONS: Final = ("header", "form", "query", "json")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_LINK: Final = re.compile(r"(?:https?:/)?/[!#-;=?-~]+")  # what may stand between < and >
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
@@ -71,6 +73,7 @@ class Settings:
     message: str | None
     error_format: Literal["problem", "envelope"]
     duplicate_status: int
+    policy_url: str | None
     store_down: str
     max_result: int
     max_body: int
@@ -131,7 +134,11 @@ def _known(config: Mapping[str, Any]) -> None:
         raise ValueError(f"Unknown configuration {', '.join(sorted(unknown))}. The keys are: {known}.")
 
 
-def _zero_or_seconds(name: str, value: Any) -> float:
+def zero_or_seconds(name: str, value: Any) -> float:
+    """Return a time as seconds; it may be 0.
+
+    :raises ValueError: it is neither that nor a positive number or timedelta.
+    """
     return 0.0 if value == 0 or value == timedelta(0) else seconds(name, value)
 
 
@@ -155,6 +162,12 @@ def _stores(name: str, value: Any) -> None:
 def _url(name: str, value: Any) -> str | None:
     if value is not None and not (isinstance(value, str) and value.startswith("/")):
         raise ValueError(f"{name} must be a path that begins with a slash, or None for no route, not {value!r}.")
+    return value
+
+
+def _link(name: str, value: Any) -> str | None:
+    if value is not None and not (isinstance(value, str) and _LINK.fullmatch(value)):
+        raise ValueError(f"{name} must be a URL, or a path that begins with a slash, or None, not {value!r}.")
     return value
 
 
@@ -215,7 +228,7 @@ _CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "token_ttl": seconds,
     "result_ttl": seconds,
     "lease": seconds,
-    "wait": _zero_or_seconds,
+    "wait": zero_or_seconds,
     "token_header": _header,
     "token_field": _text,
     "token_url": _url,
@@ -231,6 +244,7 @@ _CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "message": text_or_none,
     "error_format": one_of("problem", "envelope"),
     "duplicate_status": _integer(200, 599),
+    "policy_url": _link,
     "store_down": one_of("refuse", "pass"),
     "max_result": _BYTES,
     "max_body": _BYTES,

@@ -13,9 +13,12 @@ from flask import current_app, has_request_context
 from . import config
 from .core.keys import SCENE
 from .extension import state_of
-from .web.attempt import Attempt, guarded_await, guarded_call
+from .web import sources
+from .web.attempt import Attempt
+from .web.expressions import Expression
 from .web.marks import Mark, remember, where
 from .web.present import present
+from .web.work import guarded_await, guarded_call
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,7 +28,13 @@ def idempotent(view: F, /) -> F: ...
 @overload
 def idempotent(
     *,
-    source: str = "token",
+    source: str | Iterable[str] | None = None,
+    name: str | None = None,
+    key: str | Callable[..., Any] | None = None,
+    required: bool = True,
+    wait: float | timedelta | None = None,
+    lock: str | Callable[..., Any] | None = None,
+    interval: float | timedelta | None = None,
     scene: str | None = None,
     store: str | None = None,
     ttl: float | timedelta | None = None,
@@ -42,15 +51,28 @@ def idempotent(
     description: str = "",
 ) -> Callable[[F], F]: ...
 def idempotent(view: Any = None, /, **options: Any) -> Any:
-    """Run a view once for each token.
+    """Run a view once for each token or key.
 
     Goes below the route decorator and below login checks, on functions, async functions and methods of class views. An
     option left out is as the app has it.
 
-    :param source: where the value comes from: ``"token"``, the form's one-time token.
+    :param source: where the value comes from: ``"token"``, the form's one-time token; ``"header"``, a key that the
+        client made, in ``Idempotency-Key``; ``"param"``, one in a field of the form, the query, the JSON object or the
+        view's arguments. Of several the first that is present counts. The token, unless ``key=`` or ``interval=`` is
+        given.
+    :param name: of the parameter (``"idempotency_key"`` if left out), or without ``"param"`` of the header.
+    :param key: computes the key: an expression in Jinja's sandbox over ``json``, ``form``, ``args``, ``headers`` and
+        the view's arguments, as ``"(json.user_id, json.biz_id)"``, or a callable that takes the view's arguments.
+        Asked after the sources, if there are any.
+    :param required: whether a request without token or key is refused; if not, it runs unguarded.
+    :param wait: seconds for which a duplicate waits, at most, while the first one runs; 0 answers at once.
+    :param lock: an expression or callable as ``key=``: of the operations whose lock has the same value one runs at a
+        time, whatever their tokens or keys. Who finds it locked is refused, and may come again with the same key.
+    :param interval: seconds for which the same principal (or address) may not do the same again.
     :param scene: the operation; the endpoint if left out. A token issued for a scene fits only that scene.
     :param store: name of a store in ``IDEMPOTENCY_STORES``.
-    :param ttl: seconds for which the result lives, counted from completion; a token's own life if left out.
+    :param ttl: seconds for which the result lives, counted from completion; if left out a token's own life, and for a
+        key ``IDEMPOTENCY_RESULT_TTL``.
     :param lease: seconds for which a claim holds while its worker gives no news.
     :param restore_on_error: whether a failure makes the token good again; if not, the record stays failed.
     :param consume: use the token up with the claim and keep nothing: one round trip. Duplicates are refused or
@@ -131,8 +153,7 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
     unknown = set(options) - _NAMES
     if unknown:
         raise TypeError(f"@idempotent has no option {', '.join(sorted(unknown))}. It has: {', '.join(sorted(_NAMES))}.")
-    if options.pop("source", "token") != "token":
-        raise ValueError("source= must be 'token', the form's one-time token.")
+    options["sources"] = _sources(options.pop("source", None), options)
     for name, check in _CHECKS.items():
         if options.get(name) is not None:
             options[name] = check(f"{name}=", options[name])
@@ -159,8 +180,39 @@ def _names(name: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-_NAMES = frozenset(Mark.__dataclass_fields__) - {"where"} | {"source"}
+def _sources(given: Any, options: dict[str, Any]) -> tuple[str, ...]:
+    """Return the doors in their order."""
+    if given is None:
+        named: tuple[str, ...] = () if options.get("key") is not None or options.get("interval") else ("token",)
+    else:
+        named = (given,) if isinstance(given, str) else tuple(given)
+        if not named or set(named) - set(sources.NAMED) or len(set(named)) < len(named):
+            words = ", ".join(map(repr, sources.NAMED))
+            raise ValueError(f"source= must be one of {words}, or several of them in a tuple, not {given!r}.")
+    if options.get("name") is not None and not {"header", "param"} & set(named):
+        raise ValueError("name= is the name of a header or parameter: it goes with source='header' or source='param'.")
+    return (*named, sources.EXPRESSION) if options.get("key") is not None else named
+
+
+def _expression(name: str, value: Any) -> Any:
+    """Compile an expression where it was written."""
+    if callable(value):
+        return value
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(
+            f"{name} must be an expression, as '(json.user_id, json.biz_id)', or a callable, not {value!r}."
+        )
+    return Expression(name.rstrip("="), value)
+
+
+_NAMES = frozenset(Mark.__dataclass_fields__) - {"where", "sources"} | {"source"}
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "name": config.text_or_none,
+    "key": _expression,
+    "required": config.flag,
+    "wait": config.zero_or_seconds,
+    "lock": _expression,
+    "interval": config.seconds,
     "scene": _scene,
     "ttl": config.seconds,
     "lease": config.seconds,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,11 +19,13 @@ from .errors import (
     IdempotencyError,
     InProgress,
     KeyReused,
+    Locked,
     RecordInvalid,
     StoreUnavailable,
     TokenForeign,
     TokenReused,
     TokenUnknown,
+    TooSoon,
 )
 from .hold import Hold, Terms
 from .ids import new_owner
@@ -37,8 +40,14 @@ BUDGET: Final = 1.0
 LONGEST_HINT: Final = 2.0
 """Seconds: the longest Retry-After for a running claim. It is a hint, not the lease."""
 _SETTLE_PAUSES: Final = (0.0, 0.05, 0.2, 0.4)
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25
+"""Seconds between two looks of a duplicate that waits."""
 _MOST_OWED: Final = 1000
+_UNSPOKEN: Final = frozenset({"claimed", "taken_over", "restored"})
+"""What locks and intervals do all the time."""
 _PAID_AT_ONCE: Final = 5
+
+_BUSY: Final[dict[str, type[IdempotencyError]]] = {"lock": Locked, "interval": TooSoon}
 
 _logger = logging.getLogger("flask_idempotent")
 
@@ -78,15 +87,19 @@ class Guard:
         self._pay()
         self.tell("issued", digest=digest, scene=scene)
 
-    def claim(self, terms: Terms) -> Hold:
+    def claim(self, terms: Terms, *, wait: float = 0.0) -> Hold:
         """Claim, or raise the refusal.
 
+        :param wait: seconds for which to wait, at most, while another claim is running: until it is done, or gives up
+            what is then claimed here.
         :raises IdempotencyError: the refusal; :class:`StoreUnavailable` carries the hold that may have been taken, as
             ``lost``, to be released at the end.
         """
         hold = Hold(self, terms, new_owner())
         try:
             answer = self._ask_twice(lambda: self._claim(hold))
+            if wait > 0 and isinstance(answer, Holder) and answer.verdict is Verdict.RUNNING:
+                answer = self._wait(hold, answer, wait)
         except StoreUnavailable as error:
             self.tell("store_unavailable", terms, reason=error.describe())
             error.retry_after = 1
@@ -148,6 +161,8 @@ class Guard:
         self, name: str, terms: Terms | None = None, *, digest: str = "", scene: str = "", reason: str = ""
     ) -> None:
         """Log an event and hand it on."""
+        if terms is not None and terms.kind and name in _UNSPOKEN:
+            return
         if terms is None:
             event = events.Event(name, digest, scene, "", reason)
         else:
@@ -170,6 +185,20 @@ class Guard:
             takeover=terms.restore,
             consume=terms.consume,
         )
+
+    def _wait(self, hold: Hold, answer: Holder, wait: float) -> Claim | Holder | Absent:
+        """Ask again, less and less often; waiters that came together do not ask together."""
+        deadline, pause = time.monotonic() + wait, _FIRST_PAUSE
+        asked: Claim | Holder | Absent = answer
+        while isinstance(asked, Holder) and asked.verdict is Verdict.RUNNING:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            # When its lease is over, the claim may be taken over.
+            time.sleep(min(left, pause * random.uniform(0.5, 1.5), max(asked.seconds_left, _FIRST_PAUSE)))  # noqa: S311
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            asked = self._ask_twice(lambda: self._claim(hold))
+        return asked
 
     def _ask_twice(self, ask: Callable[[], T]) -> T:
         """A lost reply is no answer: the same owner asks again, once, if half of the budget is left."""
@@ -237,6 +266,10 @@ def _refusal(terms: Terms, answer: Holder | Absent) -> IdempotencyError:
     if answer.verdict is Verdict.DONE:
         return Duplicate(state=State.DONE, record=record, replayer=lambda: record.result)
     left = answer.seconds_left
+    if terms.kind:
+        busy = _BUSY[terms.kind]()
+        busy.retry_after = max(1, math.ceil(left))
+        return busy
     error = InProgress(state=State.RUNNING, seconds_left=left, record=record)
     error.retry_after = max(1, math.ceil(min(left, LONGEST_HINT)))
     return error

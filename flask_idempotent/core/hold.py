@@ -21,6 +21,7 @@ class Terms(NamedTuple):  # made in every request: a frozen dataclass takes five
     :param ttl: seconds for which the result lives.
     :param restore: whether a failure gives the token or key back.
     :param consume: be done at the claim, with nothing kept.
+    :param kind: ``lock`` or ``interval`` for what is claimed beside a token or key: no event tells of its ways.
     """
 
     digest: str
@@ -34,6 +35,7 @@ class Terms(NamedTuple):  # made in every request: a frozen dataclass takes five
     description: str = ""
     restore: bool = True
     consume: bool = False
+    kind: str = ""
 
 
 class Hold:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+import time
 from typing import Any, Final
 
 from flask import Response, after_this_request
 from werkzeug.exceptions import HTTPException
 
-from ..core.current import enter_hold, leave_hold
 from ..core.errors import Duplicate, IdempotencyError, InProgress, RecordInvalid, StoreUnavailable
-from ..core.heartbeat import heartbeat
 from ..core.hold import Hold, Terms
-from ..core.keys import digest, token_digest
-from . import identity, policies, snapshot, tokens
+from ..core.keys import digest
+from . import policies, principals, snapshot, sources
 from .cache import carries_token, keep_private
 from .content import Content, drain
+from .extras import Extras
+from .keeping import kept
 from .outcome import Outcome, outcome_of, outcome_of_error
 from .present import present
 from .problems import as_http
@@ -26,36 +25,40 @@ _ATTRIBUTE: Final = "_idempotency_attempt"
 _FAILURE: Final = 400
 _UNASKED: Final = object()
 
-_logger = logging.getLogger(__name__)
-
 
 class Attempt:
     """Claims once, in the hook or in the wrapper; settles once, whatever happens in between."""
 
     __slots__ = (
+        "_asked",
         "_content",
-        "_raised",
-        "_request",
         "_stand_in",
         "_unguarded",
+        "_until",
         "_verified",
         "_viewer",
+        "answered_by",
         "entered",
+        "extras",
         "flashes",
         "hold",
         "outcome",
         "refusal",
+        "request",
         "rules",
     )
 
     def __init__(self, rules: Rules, request: Any) -> None:
         self.rules = rules
-        self._request = request
+        self.request = request
         self.hold: Hold | None = None
+        self.extras = Extras()
         self.refusal: IdempotencyError | HTTPException | None = None
         self.entered = False
         self.outcome: Outcome | None = None
-        self._raised: HTTPException | None = None
+        self.answered_by: HTTPException | None = None
+        self._asked = False
+        self._until = 0.0
         self._stand_in: HTTPException | None = None
         self.flashes: list[tuple[str, str]] = []
         self._unguarded = False
@@ -75,37 +78,44 @@ class Attempt:
     def content(self) -> Content:
         """What the request carries."""
         if self._content is None:
-            self._content = Content(self._request, self.rules.max_body)
+            self._content = Content(self.request, self.rules.max_body)
         return self._content
 
     @property
     def viewer(self) -> str:
         """Whom the answer may be shown to."""
         if self._viewer is None:
-            self._viewer = identity.viewer(self._request, self._principal())
+            self._viewer = principals.viewer(self.request, self.principal())
         return self._viewer
 
-    def _principal(self) -> str | None:
+    def principal(self) -> str | None:
         """Return the verified principal; asked for once, in the wrapper, when the app knows who is there."""
         if self._verified is _UNASKED:
-            self._verified = identity.verified_principal(self.rules.principal)
+            self._verified = principals.verified_principal(self.rules.principal)
         return self._verified  # type: ignore[no-any-return]
 
     def claim(self) -> None:
         """Claim; a refusal waits until the view would have run."""
+        self._asked = True
+        rules = self.rules
+        self._until = time.monotonic() + rules.wait if rules.wait else 0.0
         try:
-            self.hold = self.rules.guard.claim(self._terms())
+            found = sources.find(rules, self.request, self.content, self.namespace) if rules.sources else None
+            if found is not None:
+                self.hold = rules.guard.claim(self._terms(found), wait=rules.wait)
         except (IdempotencyError, HTTPException) as error:
             self.refusal = error
 
     def enter(self) -> None:
         """Let the view run, or raise the answer that stands in its place."""
-        if self.hold is None and self.refusal is None:
+        if not self._asked:
             self.claim()
+        if self.refusal is None and self.rules.has_extras:
+            self._claim_extras()
         if self.refusal is not None and not self._passes(self.refusal):
             self._stand_in = self._answer(self.refusal)
             raise self._stand_in
-        if self.rules.keeps_answer:
+        if self.rules.keeps_answer and self.hold is not None:
             # Asked before the view: one that logs somebody in answers the one who was there.
             _ = self.viewer
         self.entered = True
@@ -118,7 +128,7 @@ class Attempt:
     def raised(self, error: BaseException) -> None:
         """The view raised: an HTTPException is an answer like another, everything else a failure."""
         if isinstance(error, HTTPException):
-            self._raised = error
+            self.answered_by = error
             self._judge(outcome_of_error(error))
         else:
             self._fail()
@@ -126,19 +136,20 @@ class Attempt:
 
     def finish(self, response: Response) -> Response:
         """The answer is made: keep it, or give back a claim whose view was never entered."""
-        if self.refusal is not None and not self._unguarded and not drain(self._request):
+        if self.refusal is not None and not self._unguarded and not drain(self.request):
             response.headers["Connection"] = "close"
         if self.refusal is not None and snapshot.REPLAYED in response.headers:
             # Flask made a streamed copy of what was raised: compression and the like treat those in another way.
             response.make_sequence()
         hold = self.hold
         if hold is not None and not hold.settled:
-            if carries_token(self._request):
+            if carries_token(self.request):
                 keep_private(response)
             if self.outcome is not None:
-                hold.complete(self._kept(response, self.outcome))
+                hold.complete(self._kept(response, self.outcome.status_code))
             elif not self.entered:
                 hold.restore()
+        self.extras.give_back()
         return response
 
     def abandon(self) -> None:
@@ -148,6 +159,7 @@ class Attempt:
         if lost is not None and self.outcome is None:
             # Costs no time: after a slow failure the breaker is open, and it is released when the store answers again.
             lost.release()
+        self.extras.give_back()
         hold = self.hold
         if hold is None or hold.settled:
             return
@@ -160,19 +172,28 @@ class Attempt:
         """Leave no garbage that only the collector finds: a traceback holds the frames, and they the exception."""
         if self._stand_in is not None:
             self._stand_in.__traceback__ = None
-        self.refusal = self._raised = self._stand_in = None
+        self.refusal = self.answered_by = self._stand_in = None
 
-    def _terms(self) -> Terms:
-        rules, request = self.rules, self._request
-        token = tokens.find(rules.token_locations, request, rules.token_header, rules.token_field, self.content)
+    def namespace(self) -> str:
+        """Return whose name space a client-made key lies in."""
+        return principals.namespace(self.request, self.principal())
+
+    def _claim_extras(self) -> None:
+        try:
+            self.extras.claim(self.rules, self.request, self.content, self.namespace, self._until)
+        except (IdempotencyError, HTTPException) as error:
+            self.refusal = error
+
+    def _terms(self, found: sources.Found) -> Terms:
+        rules = self.rules
         return Terms(
-            token_digest(token),
-            token=True,
+            found.digest,
+            token=found.token,
             lease=rules.lease,
-            life=rules.token_ttl,
-            ttl=rules.result_ttl,
+            life=rules.token_ttl if found.token else rules.key_ttl,
+            ttl=rules.result_ttl if found.token else rules.key_ttl,
             scene=rules.scene,
-            binding=rules.bindings.of(rules.binding, request, self._principal),
+            binding=rules.bindings.of(rules.binding, self.request, self.principal) if found.token else "",
             fingerprint=self._fingerprint(),
             description=rules.description,
             restore=rules.restore_on_error,
@@ -180,7 +201,7 @@ class Attempt:
         )
 
     def _fingerprint(self) -> str:
-        rules, request, wanted = self.rules, self._request, self.rules.fingerprint
+        rules, request, wanted = self.rules, self.request, self.rules.fingerprint
         if wanted is False:
             return digest(request.method, request.path)
         if callable(wanted):
@@ -204,7 +225,7 @@ class Attempt:
             return error  # the framework's own, as a body that is too large
         if not isinstance(error, Duplicate | InProgress):
             return as_http(error, self.rules.answers)
-        answer = policies.answer(error, self.rules, lambda: self.viewer)
+        answer = policies.answer(error, self.rules, lambda: self.viewer, "HTTP_COOKIE" not in self.request.environ)
         if isinstance(answer, RecordInvalid):
             self.rules.guard.tell("record_invalid", scene=self.rules.scene, reason="its result cannot be read")
         return answer
@@ -231,37 +252,16 @@ class Attempt:
 
     def _leave(self) -> None:
         """A view that failed may be called again, by a decorator that tries twice: that takes a claim of its own."""
-        if self.hold is not None and self.hold.settled:
-            self.hold = self._raised = None
-            self.entered = False
+        self.extras.leave(succeeded=self.outcome is not None)
+        if self.outcome is None and (self.hold is None or self.hold.settled):
+            self.hold = self.answered_by = None
+            self.entered = self._asked = False
 
-    def _kept(self, response: Response, outcome: Outcome) -> bytes | None:
+    def _kept(self, response: Response, status: int) -> bytes | None:
         """Return what is kept of the answer; None if the view succeeded but no good answer came out above it."""
-        if not self.rules.keeps_answer or (response.status_code >= _FAILURE > outcome.status_code):
+        if not self.rules.keeps_answer or response.status_code >= _FAILURE > status:
             return None
-        try:
-            kept = snapshot.capture(
-                self._own(response),
-                self.rules.max_result,
-                viewer=self.viewer,
-                open=bool(self.viewer) or "HTTP_COOKIE" not in self._request.environ,
-                flashes=tuple(self.flashes),
-            )
-        except Exception:
-            # Never trade the first answer for the record.
-            _logger.exception("The answer of scene %s could not be captured; it is done without one.", self.rules.scene)
-            return None
-        return snapshot.pack(kept) if kept is not None else None
-
-    def _own(self, response: Any) -> Any:
-        """Flask makes a streamed copy of an answer that was raised, of which nothing could be kept: return the one in
-        the exception instead, or read the copy of what werkzeug wrote."""
-        if self._raised is None or response.is_sequence:
-            return response
-        if self._raised.response is not None:
-            return self._raised.response
-        response.make_sequence()
-        return response
+        return kept(self, response)
 
 
 def abandon(_: BaseException | None) -> None:
@@ -270,49 +270,3 @@ def abandon(_: BaseException | None) -> None:
     if attempt is not None:
         attempt.abandon()
         attempt.forget()
-
-
-def guarded_call(attempt: Attempt, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Run a view under its claim and report how it went."""
-    attempt.enter()
-    with _Work(attempt.hold):
-        try:
-            value = view(*args, **kwargs)
-        except BaseException as error:
-            attempt.raised(error)
-            raise
-        attempt.returned(value)
-        return value
-
-
-async def guarded_await(attempt: Attempt, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """The same for an async view."""
-    attempt.enter()
-    with _Work(attempt.hold):
-        try:
-            value = await view(*args, **kwargs)
-        except BaseException as error:
-            attempt.raised(error)
-            raise
-        attempt.returned(value)
-        return value
-
-
-class _Work:
-    """The view at work: ``current_claim`` speaks of its hold, and the heartbeat extends it."""
-
-    __slots__ = ("_before", "_hold", "_watched")
-
-    def __init__(self, hold: Hold | None) -> None:
-        self._hold = hold
-        self._watched = hold is not None and not hold.terms.consume
-
-    def __enter__(self) -> None:
-        self._before = enter_hold(self._hold)
-        if self._watched and self._hold is not None:
-            heartbeat.add(self._hold)
-
-    def __exit__(self, *_: object) -> None:
-        if self._watched and self._hold is not None:
-            heartbeat.remove(self._hold)
-        leave_hold(self._before)

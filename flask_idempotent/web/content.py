@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from io import BytesIO
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from flask import Request
+from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 from werkzeug.wsgi import LimitedStream
 
@@ -61,11 +62,7 @@ class Content:
 
     def values(self, name: str) -> list[str]:
         """Return all values of a form's field."""
-        if not self._is_form:
-            return []
-        if self.readable:
-            return self._form.fields.getlist(name) if self._form is not None else []
-        return self._request.form.getlist(name)
+        return self.form().getlist(name)
 
     def query_values(self, name: str) -> list[str]:
         """Return all values of a query parameter."""
@@ -76,16 +73,25 @@ class Content:
 
         Named several times it is returned as one text with commas, as a repeated header line is.
         """
-        if not self._request.is_json:
-            return None
-        try:
-            members = json.loads((self._copy if self.readable else self._all_data()) or b"", object_pairs_hook=_Members)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(members, _Members):
-            return None
-        found = [value for member, value in members if member == name]
+        found = self.members(name)
         return ",".join(found) if found and all(isinstance(value, str) for value in found) else None
+
+    def members(self, name: str) -> list[Any]:
+        """Return all values of a member of the outermost JSON object."""
+        members = self._parsed_json(_Members)
+        return [value for member, value in members if member == name] if isinstance(members, _Members) else []
+
+    def json(self) -> Any:
+        """Return the JSON that came; None if there is none, or it cannot be parsed."""
+        return self._parsed_json(dict)
+
+    def form(self) -> MultiDict[str, str]:
+        """Return the fields of the form; none if it is no form."""
+        if not self._is_form:
+            return MultiDict()
+        if self.readable:
+            return self._form.fields if self._form is not None else MultiDict()
+        return self._request.form
 
     def fingerprint(
         self, *, token_fields: Collection[str], fields: Collection[str] | None = None, ignore: Collection[str] = ()
@@ -116,6 +122,14 @@ class Content:
             canonical = canonical_json(self._copy or b"", fields=fields, ignore=ignored)
             content = content if canonical is None else ("json", canonical)
         return fingerprint(request.method, request.path, query, request.mimetype, content)
+
+    def _parsed_json(self, pairs: Callable[[list[tuple[str, Any]]], Any]) -> Any:
+        if not self._request.is_json:
+            return None
+        try:
+            return json.loads((self._copy if self.readable else self._all_data()) or b"", object_pairs_hook=pairs)
+        except (ValueError, RecursionError):
+            return None
 
     def _all_data(self) -> bytes:
         """Let the framework read a body of any length, under its limits."""

@@ -20,6 +20,13 @@ class Mark:
     """
 
     where: str
+    sources: tuple[str, ...] = ("token",)
+    name: str | None = None
+    key: Any = None
+    required: bool = True
+    wait: float | None = None
+    lock: Any = None
+    interval: float = 0.0
     scene: str | None = None
     store: str | None = None
     ttl: float | None = None

@@ -10,22 +10,24 @@ from werkzeug.exceptions import HTTPException
 
 from ..core.errors import Duplicate, IdempotencyError, InProgress, RecordInvalid, ResponseUnavailable
 from . import snapshot
+from .principals import warn_of_guess
 from .problems import as_http
 from .rules import Rules
 
 NAMED: Final = ("replay", "reject", "ignore")
 
 
-def answer(error: Duplicate | InProgress, rules: Rules, viewer: Callable[[], str]) -> HTTPException:
+def answer(error: Duplicate | InProgress, rules: Rules, viewer: Callable[[], str], bare: bool) -> HTTPException:
     """Return what to raise for a duplicate.
 
     :param error: the refusal as the guard raised it, with the record.
     :param viewer: tells who is asking; called only if there is an answer to show.
+    :param bare: whether the request carries no cookie.
     """
     policy = rules.on_duplicate
     if policy == "ignore":
         return HTTPException(response=_silent_success(rules))
-    refusal = as_http(_judged(error, policy, viewer), rules.answers)
+    refusal = as_http(_judged(error, policy, viewer, bare), rules.answers)
     if isinstance(refusal, RecordInvalid) or policy == "reject":
         return refusal
     if policy == "replay":
@@ -34,7 +36,7 @@ def answer(error: Duplicate | InProgress, rules: Rules, viewer: Callable[[], str
     return HTTPException(response=make_response(current_app.ensure_sync(restyle)(refusal)))
 
 
-def _judged(error: Duplicate | InProgress, policy: Any, viewer: Callable[[], str]) -> IdempotencyError:
+def _judged(error: Duplicate | InProgress, policy: Any, viewer: Callable[[], str], bare: bool) -> IdempotencyError:
     """Say more exactly what stands in the way, and let ``replay()`` show what may be shown."""
     record = error.record
     error.replayer = None
@@ -45,10 +47,22 @@ def _judged(error: Duplicate | InProgress, policy: Any, viewer: Callable[[], str
     kept = snapshot.unpack(record.result)
     if kept is None:
         return RecordInvalid()
-    # An answer that was recorded under nobody's name is shown to whoever holds the token.
-    if not kept.viewer or kept.viewer == viewer():
+    if _may_see(kept, bool(record.issued_until), viewer, bare):
         error.replayer = lambda: _response(kept)
     return error
+
+
+def _may_see(kept: snapshot.Snapshot, token: bool, viewer: Callable[[], str], bare: bool) -> bool:
+    """An answer recorded under a name is shown to the same. One recorded under nobody's is shown to whoever holds the
+    token, which is the secret; a client-made key is none: there a cookie may mean somebody whom we do not know."""
+    if kept.viewer:
+        return kept.viewer == viewer()
+    if token:
+        return True
+    if kept.open and bare:
+        return viewer() == ""
+    warn_of_guess(current_app._get_current_object())  # type: ignore[attr-defined]  # noqa: SLF001
+    return False
 
 
 def _replayed(refusal: HTTPException) -> HTTPException:

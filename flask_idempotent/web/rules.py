@@ -19,6 +19,16 @@ class Rules:
     bindings: Bindings
     answers: Answers
     scene: str
+    scene_given: bool
+    sources: tuple[str, ...]
+    key_header: str
+    key_param: str
+    key: Any
+    key_ttl: float
+    required: bool
+    wait: float
+    lock: Any
+    interval: float
     description: str
     binding: str | Callable[[], Any]
     token_ttl: float
@@ -41,8 +51,13 @@ class Rules:
 
     @property
     def early(self) -> bool:
-        """Whether the request hook may claim: the binding needs no login and no session."""
-        return self.binding in ("ip", "none")
+        """Whether the request hook may claim: a token whose binding needs no login and no session."""
+        return self.sources == ("token",) and self.required and self.binding in ("ip", "none") and not self.wait
+
+    @property
+    def has_extras(self) -> bool:
+        """Whether there is more to claim than the token or key."""
+        return self.lock is not None or bool(self.interval)
 
     @property
     def keeps_answer(self) -> bool:
