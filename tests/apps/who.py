@@ -72,8 +72,7 @@ class User(UserMixin):
         self.id = name
 
 
-def login_app(load: Any = User) -> Flask:
-    app = new_app()
+def login_routes(app: Flask, load: Any = User) -> None:
     LoginManager(app).user_loader(load)
 
     @app.post("/login/<name>")
@@ -81,6 +80,10 @@ def login_app(load: Any = User) -> Flask:
         login_user(User(name), remember=True)
         return "in"
 
+
+def login_app(load: Any = User) -> Flask:
+    app = new_app()
+    login_routes(app, load)
     return app
 
 
