@@ -13,6 +13,7 @@ from flask import Flask, Response, request
 
 from flask_idempotent import Idempotency
 
+from .api import api
 from .models import FORMS, db, orders, tally
 from .views import shop
 
@@ -38,6 +39,7 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     db.init_app(app)
     idempotency.init_app(app)
     app.register_blueprint(shop)
+    app.register_blueprint(api)
     # [end-setup]
     app.context_processor(lambda: {"forms": FORMS, "orders": orders, "tally": tally})
     app.after_request(_cache_experiments)

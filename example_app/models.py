@@ -17,6 +17,8 @@ FORMS = {
     "script": "Form sent by script",
     "gift": "Gift card",
     "tip": "Tip jar",
+    "api": "JSON API",
+    "callback": "Payment callback",
 }
 """What people see for the name of a form."""
 
