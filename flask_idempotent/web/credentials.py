@@ -28,7 +28,7 @@ def stable_part(credentials: str) -> Parts | None:
     """
     if len(credentials) > _READABLE:
         return None
-    scheme, _, rest = credentials.strip().partition(" ")
+    scheme, _, rest = credentials.partition(" ")
     read = _SCHEMES.get(scheme.lower())
     return None if read is None else read(rest.strip())
 

@@ -85,7 +85,7 @@ def _jwt_extended_user() -> str | None:
         claims = get_jwt()
     except RuntimeError:  # no view has asked for a token
         return None
-    identity = _text(get_jwt_identity()) if claims else None
+    identity = _text(get_jwt_identity())
     if identity is None:
         return None
     issuer = _text(claims.get("iss"))
@@ -93,13 +93,12 @@ def _jwt_extended_user() -> str | None:
 
 
 def _httpauth_user() -> str | None:
-    # The extension keeps no trace in the app; it sets this when it has let somebody in, and to None or False when it
-    # let in nobody (optional=True).
+    # The extension leaves no trace in the app; it sets this for whom it has let in, false if for nobody (optional=True).
     user = g.get("flask_httpauth_user")
-    if user is None or user is False:
+    if user is None:
         return None
     if isinstance(user, str | int) and user is not True:
-        return digest("flask-httpauth", str(user)) if user else None  # 0 is False to the extension
+        return digest("flask-httpauth", str(user)) if user else None
     name = _text(_attribute(user, "id"))
     if name is not None:
         return digest("flask-httpauth", "object", type(user).__module__, type(user).__qualname__, name)
