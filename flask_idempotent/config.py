@@ -45,7 +45,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 _LOCATIONS: Final = ("header", "form", "query", "json")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_LINK: Final = re.compile(r"(?:https?:/)?/[!#-;=?-~]+")  # what may stand between < and >
+_LINK: Final = re.compile(r"(?:https?://[!#-;=?-~]|/)[!#-;=?-~]*")  # what may stand between < and >
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from flask import Flask, current_app, has_request_context, message_flashed, request
 
-from . import config
+from . import cli, config
 from .appstate import AppState
 from .config import Settings
 from .core.errors import StoreUnavailable
@@ -59,6 +59,7 @@ class Idempotency:
         app.teardown_request(abandon)
         message_flashed.connect(_note_flash, app)
         _add_helper(app)
+        app.cli.add_command(cli.commands(state))
         if state.settings.token_url is not None:
             app.add_url_rule(
                 state.settings.token_url,

@@ -46,6 +46,7 @@ DEFAULTS = {
     "MESSAGE": None,
     "ERROR_FORMAT": "problem",
     "DUPLICATE_STATUS": 409,
+    "POLICY_URL": None,
     "STORE_DOWN": "refuse",
     "MAX_RESULT": 1024 * 1024,
     "MAX_BODY": 1024 * 1024,
@@ -139,6 +140,7 @@ WRONG: dict[str, list[Any]] = {
     "MESSAGE": [7, True, b"once", ["once"]],
     "ERROR_FORMAT": [None, "", "json", "xml", 7],
     "DUPLICATE_STATUS": [None, "409", 99, 100, 600, 409.0, True],
+    "POLICY_URL": ["", "https://", "policy", "ftp://host/p", "/a b", "/a>", "/\u00e4", "/a\r\nX: y", 7, True],
     "STORE_DOWN": [None, "", "fail", True],
     "MAX_RESULT": [None, -1, "1MB", 1.5, True],
     "MAX_BODY": [None, -1, "1MB", 1.5, True],
@@ -171,6 +173,7 @@ GOOD: dict[str, list[Any]] = {
     "MESSAGE": [None, "", "Once is enough – ✓"],
     "PRINCIPAL": [None, lambda: None],
     "DUPLICATE_STATUS": [200, 409, 422, 429],
+    "POLICY_URL": [None, "/", "/idempotency", "https://docs.example/idempotency?v=1#keys", "//docs.example/keys"],
     "MAX_RESULT": [0, 10**9],
     "STORE": [
         None,

@@ -1,0 +1,96 @@
+"""What is probably a mistake in the way views are marked; ``flask idempotency check`` prints it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from flask import Flask
+from werkzeug.routing import Rule
+
+from .expressions import Expression
+from .look import Seen
+from .marks import Mark, View, layers, mark_of
+from .publish import served
+from .rules import Rules
+
+_REQUEST: Final = ("json", "form", "args", "headers")
+"""What expressions may speak of beside the view's arguments."""
+_SHORTEST_LEASE: Final = 5.0
+"""Seconds. The heartbeat has half of a lease for its news; a pause of the machine or the network may take as long."""
+_LONGEST_WAIT: Final = 30.0
+"""Seconds after which gunicorn kills a worker that has not answered."""
+
+
+def of_rules(app: Flask, seen: Seen, rules: Mapping[tuple[str, str], Rules]) -> Iterator[str]:
+    """Yield what is odd about views that are guarded, each thing once.
+
+    :param rules: what holds, by endpoint and method.
+    """
+    said: dict[str, None] = {}
+    for rule in served(app):
+        for method in sorted(rule.methods or ()):
+            at = (rule.endpoint, method)
+            if at in rules and at in seen.marks:
+                said.update(dict.fromkeys(_of_view(seen.marks[at], rule, rules[at])))
+    yield from said
+
+
+def hidden(app: Flask, seen: Seen) -> Iterator[str]:
+    """Yield the views whose mark lies where the look cannot see it: guarded, but in no policy and found late.
+
+    A decorator without ``functools.wraps`` keeps the function that it calls in its closure, or in an attribute.
+    """
+    for endpoint, view in app.view_functions.items():
+        if mark_of(view) is None:
+            for mark in filter(None, map(mark_of, _inside(view))):
+                if mark not in seen.known:
+                    yield (
+                        f"{mark.where} is marked @idempotent below a decorator that hides it from endpoint "
+                        f"{endpoint!r}: it is in no policy and claims late. Use functools.wraps in that decorator."
+                    )
+
+
+def _inside(view: View) -> Iterator[View]:
+    for layer in layers(view):
+        cells = [getattr(cell, "cell_contents", None) for cell in getattr(layer, "__closure__", None) or ()]
+        held = [*cells, *getattr(layer, "__dict__", {}).values()]
+        yield from (each for each in held if callable(each) and not inspect.isclass(each))
+
+
+def _of_view(mark: Mark, rule: Rule, rules: Rules) -> Iterator[str]:
+    if rules.sources and not rules.consume and rules.lease < _SHORTEST_LEASE:
+        yield (
+            f"The lease of {mark.where} is {rules.lease:g} s: a worker that pauses for as long loses its claim while "
+            f"it works, and the view runs again. Give it {_SHORTEST_LEASE:g} s or more."
+        )
+    if rules.wait > _LONGEST_WAIT:
+        yield (
+            f"A duplicate waits up to {rules.wait:g} s at {mark.where}, and holds a worker meanwhile; servers give up "
+            f"sooner. Clients may as well come again."
+        )
+    for option, asked in (("key", rules.key), ("lock", rules.lock), ("fingerprint", rules.fingerprint)):
+        yield from _of_option(f"{option}= of {mark.where}", asked, rule)
+
+
+def _of_option(option: str, asked: Any, rule: Rule) -> Iterator[str]:
+    if isinstance(asked, Expression):
+        for name in sorted(asked.names.difference(_REQUEST, rule.arguments)):
+            yield (
+                f"{option} speaks of {name!r}, which is neither {', '.join(_REQUEST)} nor an argument of the "
+                f"view under {rule.rule}: it is missing in every request."
+            )
+    elif callable(asked) and not _takes(asked, rule.arguments):
+        arguments = ", ".join(sorted(rule.arguments)) or "none"
+        yield f"{option} does not take the view's arguments under {rule.rule} ({arguments}): every request fails."
+
+
+def _takes(asked: Any, names: set[str]) -> bool:
+    try:
+        inspect.signature(asked).bind(**dict.fromkeys(names))
+    except TypeError:
+        return False
+    except ValueError:  # a callable written in C, of which nothing is known
+        return True
+    return True
