@@ -28,8 +28,6 @@ from flask_login import LoginManager, UserMixin, login_user
 from werkzeug.exceptions import BadRequest
 
 from flask_idempotent import Duplicate, InProgress, TokenUnknown, current_claim, idempotent
-from flask_idempotent.stores.memory import MemoryStore
-from flask_idempotent.testing import FakeClock
 from tests.apps.caching_proxy import caching_proxy
 from tests.helpers import (
     FIELD,
@@ -507,16 +505,6 @@ def test_with_restore_off_bad_input_still_has_a_way_forward_and_a_crash_has_not(
 
 
 # --- the page left open ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=["memory", "valkey"])
-def timed(request: pytest.FixtureRequest) -> tuple[Any, Callable[[float], None]]:
-    """A store and what moves its clock on."""
-    if request.param == "memory":
-        clock = FakeClock()
-        return MemoryStore(clock=clock), clock.advance
-    server = request.getfixturevalue("clock_valkey")
-    return server.url, server.move_clock
 
 
 @pytest.mark.case("FORM-09", "S1")
