@@ -30,7 +30,7 @@ from .errors import (
 from .hold import Hold, Terms
 from .ids import new_owner
 from .keys import store_key
-from .record import Absent, Claim, Holder, Record, State, Verdict
+from .record import MICROSECONDS, Absent, Claim, Holder, Record, State, Verdict
 from .store import Store
 
 T = TypeVar("T")
@@ -43,8 +43,11 @@ _SETTLE_PAUSES: Final = (0.0, 0.05, 0.2, 0.4)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25
 """Seconds between two looks of a duplicate that waits."""
 _MOST_OWED: Final = 1000
-_UNSPOKEN: Final = frozenset({"claimed", "taken_over", "restored"})
-"""What locks and intervals do all the time."""
+_UNSPOKEN: Final = {
+    "lock": frozenset({"claimed", "taken_over", "restored"}),
+    "interval": frozenset({"claimed", "taken_over", "restored", "completed", "claim_lost"}),
+}
+"""What locks and intervals do all the time; an interval is lost whenever the view takes longer."""
 _PAID_AT_ONCE: Final = 5
 
 _BUSY: Final[dict[str, type[IdempotencyError]]] = {"lock": Locked, "interval": TooSoon}
@@ -161,7 +164,7 @@ class Guard:
         self, name: str, terms: Terms | None = None, *, digest: str = "", scene: str = "", reason: str = ""
     ) -> None:
         """Log an event and hand it on."""
-        if terms is not None and terms.kind and name in _UNSPOKEN:
+        if terms is not None and terms.kind and name in _UNSPOKEN[terms.kind]:
             return
         if terms is None:
             event = events.Event(name, digest, scene, "", reason)
@@ -180,7 +183,7 @@ class Guard:
             ttl=terms.life,
             must_exist=terms.token,
             binding=terms.binding,
-            scene=terms.scene,
+            scene="" if terms.kind else terms.scene,  # views of several scenes share a lock
             fingerprint=terms.fingerprint,
             takeover=terms.restore,
             consume=terms.consume,
@@ -212,20 +215,22 @@ class Guard:
             return self._breaker.watch(ask)
 
     def settle(self, hold: Hold, state: State, result: bytes | None) -> bool:
-        """Settle, and send it again within the budget: the store knows its owner.
+        """Settle, and send it again within the budget: the store knows its owner. What is claimed beside a token or key
+        is worth less time: while the breaker is open the store is not asked, it is owed that.
 
         :raises StoreUnavailable: no attempt was answered.
         """
         terms, deadline = hold.terms, time.monotonic() + BUDGET / 2
         claim = hold.claim or self._unconfirmed(hold)
         last: StoreUnavailable | None = None
-        for pause in _SETTLE_PAUSES:
+        ask, pauses = (self._breaker.call, _SETTLE_PAUSES[:2]) if terms.kind else (self._breaker.watch, _SETTLE_PAUSES)
+        for pause in pauses:
             if last is not None and time.monotonic() + pause > deadline:
                 break
             if pause:
                 time.sleep(pause)
             try:
-                return self._breaker.watch(
+                return ask(
                     lambda: self.store.settle(claim, state=state, hold=terms.lease, ttl=terms.ttl, result=result)
                 )
             except StoreUnavailable as error:
@@ -257,6 +262,10 @@ def _refusal(terms: Terms, answer: Holder | Absent) -> IdempotencyError:
     record = answer.record
     if answer.verdict is Verdict.DAMAGED or record is None:
         return RecordInvalid()
+    if terms.kind:
+        busy = _BUSY[terms.kind]()
+        busy.retry_after = max(1, math.ceil((record.held_until - answer.now) / MICROSECONDS))
+        return busy
     if answer.verdict is Verdict.FOREIGN:
         return TokenForeign()
     if answer.verdict is Verdict.REUSED:
@@ -266,10 +275,6 @@ def _refusal(terms: Terms, answer: Holder | Absent) -> IdempotencyError:
     if answer.verdict is Verdict.DONE:
         return Duplicate(state=State.DONE, record=record, replayer=lambda: record.result)
     left = answer.seconds_left
-    if terms.kind:
-        busy = _BUSY[terms.kind]()
-        busy.retry_after = max(1, math.ceil(left))
-        return busy
     error = InProgress(state=State.RUNNING, seconds_left=left, record=record)
     error.retry_after = max(1, math.ceil(min(left, LONGEST_HINT)))
     return error

@@ -88,6 +88,11 @@ class Attempt:
             self._viewer = principals.viewer(self.request, self.principal())
         return self._viewer
 
+    @property
+    def spoken_of(self) -> Hold | None:
+        """What the view's ``current_claim`` is: the token or key; where there is none the interval."""
+        return self.hold or self.extras.interval
+
     def principal(self) -> str | None:
         """Return the verified principal; asked for once, in the wrapper, when the app knows who is there."""
         if self._verified is _UNASKED:
@@ -149,7 +154,7 @@ class Attempt:
                 hold.complete(self._kept(response, self.outcome.status_code))
             elif not self.entered:
                 hold.restore()
-        self.extras.give_back()
+        self.extras.end(succeeded=self.entered)
         return response
 
     def abandon(self) -> None:
@@ -159,14 +164,13 @@ class Attempt:
         if lost is not None and self.outcome is None:
             # Costs no time: after a slow failure the breaker is open, and it is released when the store answers again.
             lost.release()
-        self.extras.give_back()
         hold = self.hold
-        if hold is None or hold.settled:
-            return
-        if self.entered:
-            hold.complete()  # it succeeded, or final= broke on what it answered: its effect may have happened
-        else:
-            hold.restore()
+        if hold is not None and not hold.settled:
+            if self.entered:
+                hold.complete()  # it succeeded, or final= broke on what it answered: its effect may have happened
+            else:
+                hold.restore()
+        self.extras.end(succeeded=self.entered)
 
     def forget(self) -> None:
         """Leave no garbage that only the collector finds: a traceback holds the frames, and they the exception."""
@@ -180,7 +184,7 @@ class Attempt:
 
     def _claim_extras(self) -> None:
         try:
-            self.extras.claim(self.rules, self.request, self.content, self.namespace, self._until)
+            self.extras.claim(self.rules, self.request, self.content, self.namespace, self._until, self.hold)
         except (IdempotencyError, HTTPException) as error:
             self.refusal = error
 
@@ -233,8 +237,8 @@ class Attempt:
     def _judge(self, outcome: Outcome) -> None:
         hold, rules = self.hold, self.rules
         failed = outcome.status_code >= _FAILURE if rules.final is None else not rules.final(outcome)
-        if hold is not None and hold.given_back:
-            hold.restore()
+        if (claim := self.spoken_of) is not None and claim.given_back:
+            claim.restore()
         elif not failed:
             self.outcome = outcome
         elif rules.final is None and outcome.status_code < 500 and hold is not None:
@@ -251,9 +255,10 @@ class Attempt:
             self.hold.fail()
 
     def _leave(self) -> None:
-        """A view that failed may be called again, by a decorator that tries twice: that takes a claim of its own."""
-        self.extras.leave(succeeded=self.outcome is not None)
+        """A view that failed may be called again, by a decorator that tries twice: that takes a claim of its own. The
+        lock of one that succeeded stays until its answer is made: decorators above may have work to do, too."""
         if self.outcome is None and (self.hold is None or self.hold.settled):
+            self.extras.end(succeeded=self.hold is not None and self.hold.kept)
             self.hold = self.answered_by = None
             self.entered = self._asked = False
 

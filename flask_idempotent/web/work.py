@@ -42,7 +42,7 @@ class _Work:
     __slots__ = ("_before", "_hold", "_watched")
 
     def __init__(self, attempt: Attempt) -> None:
-        self._hold = attempt.hold
+        self._hold = attempt.spoken_of
         self._watched = [
             hold for hold in (attempt.hold, attempt.extras.lock) if hold is not None and not hold.terms.consume
         ]
