@@ -17,11 +17,15 @@ issued = ALL["issued"]
 claimed = ALL["claimed"]
 completed = ALL["completed"]
 restored = ALL["restored"]
+kept_failed = ALL["kept_failed"]
 duplicate = ALL["duplicate"]
 refused = ALL["refused"]
 taken_over = ALL["taken_over"]
 settle_failed = ALL["settle_failed"]
+claim_lost = ALL["claim_lost"]
+record_invalid = ALL["record_invalid"]
 store_unavailable = ALL["store_unavailable"]
+unguarded = ALL["unguarded"]
 
 
 def send(app: Any, event: Event) -> None:
