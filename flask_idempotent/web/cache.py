@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from flask import Response
 
+from .crossorigin import expose, shows_replay
 from .present import present
 
 _ATTRIBUTE: Final = "_idempotency_token_rendered"
@@ -23,8 +24,11 @@ def carries_token(request: Any) -> bool:
 
 def last_word(response: Response) -> Response:
     """Stands first among the app's after-request hooks, and so runs last: a rule of the app's for all its pages, set in
-    a hook, must not share a token either."""
-    return keep_private(response) if carries_token(present()) else response
+    a hook, must not share a token either; and what other origins may read of a replay, CORS hooks have said by then."""
+    request = present()
+    if shows_replay(request):
+        expose(response)
+    return keep_private(response) if carries_token(request) else response
 
 
 def keep_private(response: Response) -> Response:

@@ -10,6 +10,7 @@ from werkzeug.exceptions import HTTPException
 
 from ..core.errors import Duplicate, IdempotencyError, InProgress, RecordInvalid, ResponseUnavailable
 from . import snapshot
+from .crossorigin import note_replay
 from .principals import warn_of_guess
 from .problems import as_http
 from .rules import Rules
@@ -73,7 +74,7 @@ def _replayed(refusal: HTTPException) -> HTTPException:
 
 def _response(kept: snapshot.Snapshot) -> Response:
     _flash_again(kept.flashes)
-    return snapshot.to_response(kept, current_app.response_class)
+    return note_replay(snapshot.to_response(kept, current_app.response_class))
 
 
 def _flash_again(flashes: tuple[tuple[str, str], ...]) -> None:
