@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from flask_idempotent import IdempotencyError
+from tests.docs.conftest import EXAMPLES, Load
 from tests.helpers import FIELD, HEADER, REPLAYED, token_of, tokens_of
 from tests.servers import RedisServer
-
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-Load = Callable[..., ModuleType]
-
-
-@pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch) -> Load:
-    def run(name: str) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(f"docs_example_{name}", EXAMPLES / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, spec.name, module)
-        spec.loader.exec_module(module)
-        return module
-
-    return run
 
 
 def issued(client: Any, scene: str = "", **options: Any) -> str:
@@ -47,7 +27,7 @@ def send_twice(client: Any, path: str, **options: Any) -> list[Any]:
 
 
 def test_each_example_has_a_test() -> None:
-    text = Path(__file__).read_text(encoding="utf-8")
+    text = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
     assert [path.stem for path in EXAMPLES.glob("*.py") if f'"{path.stem}' not in text] == []
 
 
@@ -293,10 +273,3 @@ def test_a_handler_that_hands_the_error_on_goes_before_flask_smorest_s(load: Loa
     app.register_error_handler(IdempotencyError, lambda error: error)
     refused = app.test_client().post("/orders")
     assert (refused.content_type, refused.json["code"]) == ("application/problem+json", "token_missing")
-
-
-@pytest.fixture(autouse=True)
-def _modules_forgotten() -> Iterator[None]:
-    yield
-    for name in [name for name in sys.modules if name.startswith("docs_example_")]:
-        del sys.modules[name]

@@ -67,6 +67,7 @@ def test_each_event_is_listed_with_its_level() -> None:
     written = dict(re.findall(r"\* - ``(\w+)``\n     - (\w+)", table))
     assert written == {name: logging.getLevelName(level) for name, level in events.LEVELS.items()}
     assert set(written) == set(signals.ALL)
+    assert {name: getattr(signals, name, None) for name in signals.ALL} == signals.ALL  # "under its name"
 
 
 def test_the_api_page_has_every_exported_name() -> None:
