@@ -12,9 +12,6 @@ from flask import Request, session
 
 from ..core.ids import new_owner
 from ..core.keys import digest
-from .principals import namespace as namespace
-from .principals import verified_principal as verified_principal
-from .principals import viewer as viewer
 
 SESSION_KEY: Final = "_idempotency_binding"
 """Where the random id of the ``session`` binding lies in the session."""

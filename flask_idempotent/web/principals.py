@@ -93,7 +93,7 @@ def _jwt_extended_user() -> str | None:
 
 
 def _httpauth_user() -> str | None:
-    # The extension leaves no trace in the app; it sets this for whom it has let in, false if for nobody (optional=True).
+    # The extension leaves no trace in the app; it sets this for whom it let in, false if for nobody (optional=True).
     user = g.get("flask_httpauth_user")
     if user is None:
         return None
