@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from flask import request
+from flask import Flask, request
 
 from flask_idempotent import idempotent
 from tests.helpers import Ledger, make_app
@@ -16,11 +17,12 @@ class Till:
     """Books each run of a view and answers its number.
 
     :param store: as for ``make_app``, and so is ``config``.
+    :param ledger: a file to book in.
     """
 
-    def __init__(self, store: Any = None, **config: Any) -> None:
+    def __init__(self, store: Any = None, *, ledger: str | None = None, **config: Any) -> None:
         self.app = make_app(store, **config)
-        self.ledger = Ledger()
+        self.ledger = Ledger(ledger)
         self.client = self.app.test_client()
 
     def add(self, path: str = "/orders", *methods: str, endpoint: str | None = None, **options: Any) -> Till:
@@ -58,3 +60,8 @@ def assert_ran(response: Any, number: int) -> None:
     """The view ran, and it was the run of that number."""
     assert (response.status_code, response.get_json().get("number")) == (201, number), response.text
     assert "Idempotent-Replayed" not in response.headers
+
+
+def create_app() -> Flask:
+    """Serve ``POST /orders``. From the environment: STORE (a URL), LEDGER (a file)."""
+    return Till(os.environ["STORE"], ledger=os.environ["LEDGER"]).add().app
