@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from types import CoroutineType, FunctionType, MethodType
 from typing import Any, Final
@@ -29,7 +30,13 @@ def verified_principal(principal: Callable[[], Any] | None) -> str | None:
     """
     if principal is not None:
         return _as_the_app_says(principal())
-    return _jwt_extended_user() or _httpauth_user() or _flask_login_user()
+    app = current_app._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001  # werkzeug documents it
+    found = _jwt_extended_user() if "flask-jwt-extended" in app.extensions else None
+    if found is None and "flask_httpauth" in sys.modules:
+        found = _httpauth_user()
+    if found is None and getattr(app, "login_manager", None) is not None:
+        found = _flask_login_user(app.login_manager)
+    return found
 
 
 def viewer(request: Request, verified: str | None) -> str:
@@ -77,8 +84,6 @@ def _as_the_app_says(value: Any) -> str | None:
 
 
 def _jwt_extended_user() -> str | None:
-    if "flask-jwt-extended" not in current_app.extensions:
-        return None
     from flask_jwt_extended import get_jwt, get_jwt_identity
 
     try:
@@ -114,10 +119,9 @@ def _httpauth_credentials() -> str | None:
     return digest("flask-httpauth", "credentials", given)
 
 
-def _flask_login_user() -> str | None:
+def _flask_login_user(manager: Any) -> str | None:
     # Only when the app uses Flask-Login: asking it reads the session.
-    manager = getattr(current_app, "login_manager", None)
-    if manager is None or not _has_loader(manager):
+    if not _has_loader(manager):
         return None
     from flask_login import current_user  # type: ignore[import-untyped]  # the app brings it; it has no types
 
