@@ -78,8 +78,8 @@ class Content:
 
     def members(self, name: str) -> list[Any]:
         """Return all values of a member of the outermost JSON object."""
-        members = self._parsed_json(_Members)
-        return [value for member, value in members if member == name] if isinstance(members, _Members) else []
+        found = self._parsed_json(_Members)
+        return [value for member, value in found.pairs if member == name] if isinstance(found, _Members) else []
 
     def json(self) -> Any:
         """Return the JSON that came; None if there is none, or it cannot be parsed."""
@@ -194,8 +194,13 @@ def _fits(environ: WSGIEnvironment, length: int | None, max_body: int) -> bool:
     return length <= max_body
 
 
-class _Members(list[tuple[str, Any]]):
-    """A JSON object as its pairs."""
+class _Members:
+    """A JSON object as its pairs. No list: as a key an object within would be taken for one."""
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        self.pairs = pairs
 
 
 def _is_unread(stream: object) -> bool:
