@@ -35,11 +35,12 @@ FILE = "answer.bin"
 def create_app() -> Flask:
     app = off_switch(Flask(__name__))
     Idempotency(app, store=os.environ["STORE"])
+    guard = idempotent(source=("token", "header"))
     folder().joinpath(FILE).write_bytes(EVERY_BYTE * 1000)
     for path, view in {"/raw": raw, "/upload": upload, "/json": read_json, "/file/<kind>": answer_file}.items():
-        app.add_url_rule(path, view.__name__, idempotent(view), methods=["POST"])
+        app.add_url_rule(path, view.__name__, guard(view), methods=["POST"])
     for path, view in {"/form": form, "/odd/<shape>": odd}.items():
-        app.add_url_rule(path, view.__name__, idempotent(view), methods=["GET", "POST"])
+        app.add_url_rule(path, view.__name__, guard(view), methods=["GET", "POST"])
     app.add_url_rule("/bare-raw", "bare_raw", raw, methods=["POST"])
     app.add_url_rule("/open-files", "open_files", lambda: [opened.path for opened in psutil.Process().open_files()])
     return app

@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import io
 import json
+import secrets
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -77,6 +78,11 @@ def ask(connection: http.client.HTTPConnection, method: str, path: str, body: An
 def token(connection: http.client.HTTPConnection) -> str:
     (found,) = tokens_of(ask(connection, "GET", "/form").body.decode())
     return found
+
+
+def named(door: str, connection: http.client.HTTPConnection) -> dict[str, str]:
+    """The header that names one submission: a token, or a key of the client's own."""
+    return {HEADER: token(connection)} if door == "token" else {"Idempotency-Key": secrets.token_hex()}
 
 
 def pieces(body: bytes, size: int = 50_000) -> Iterator[bytes]:
@@ -213,11 +219,12 @@ def test_a_token_before_and_behind_a_file_of_twenty_megabytes(
 
 
 @pytest.mark.case("REPLAY-05")
+@pytest.mark.parametrize("door", ["token", "key"])
 @pytest.mark.parametrize("kind", ["path", "memory"])
 def test_a_file_reaches_its_caller_is_closed_and_is_not_kept(
-    site: Site, connection: http.client.HTTPConnection, kind: str
+    site: Site, connection: http.client.HTTPConnection, kind: str, door: str
 ) -> None:
-    header = {HEADER: token(connection)}
+    header = named(door, connection)
 
     first = ask(connection, "POST", f"/file/{kind}", b"", **header)
     assert (first.status, first.body) == (200, EVERY_BYTE * 1000)
@@ -231,12 +238,13 @@ def test_a_file_reaches_its_caller_is_closed_and_is_not_kept(
 
 
 @pytest.mark.case("REPLAY-07")
+@pytest.mark.parametrize("door", ["token", "key"])
 @pytest.mark.parametrize("shape", ODD)
 def test_odd_answers_come_back_with_the_right_length_on_a_connection_that_goes_on(
-    site: Site, connection: http.client.HTTPConnection, shape: str
+    site: Site, connection: http.client.HTTPConnection, shape: str, door: str
 ) -> None:
     body, status, kind = ODD[shape]
-    path, header = f"/odd/{shape.replace(' ', '%20')}", {HEADER: token(connection)}
+    path, header = f"/odd/{shape.replace(' ', '%20')}", named(door, connection)
 
     first = ask(connection, "POST", path, b"", **header)
     again = ask(connection, "POST", path, b"", **header)
