@@ -184,7 +184,7 @@ class Attempt:
 
     def _claim_extras(self) -> None:
         try:
-            self.extras.claim(self.rules, self.request, self.content, self.namespace, self._until, self.hold)
+            self.extras.claim(self.rules, self.request, self.content, self.principal, self._until, self.hold)
         except (IdempotencyError, HTTPException) as error:
             self.refusal = error
 

@@ -37,12 +37,13 @@ class Extras:
         rules: Rules,
         request: Request,
         content: Content,
-        whose: Callable[[], str],
+        principal: Callable[[], str | None],
         until: float,
         beside: Hold | None,
     ) -> None:
         """Claim what the view asks for.
 
+        :param principal: returns the verified principal.
         :param until: the monotonic time until which a lock is waited for; 0 if it is not.
         :param beside: the claim of the token or key, which is held while the lock is waited for.
         :raises TooSoon: the same was begun less than the interval ago.
@@ -59,7 +60,8 @@ class Extras:
             else:
                 self._wait_for_lock(rules, terms, wait, beside)
         if rules.interval and self.interval is None:
-            who = whose() or rules.bindings.of("ip", request, lambda: None)
+            # Not the name space of a key, which a client chooses with its credentials.
+            who = principal() or rules.bindings.of("ip", request, principal)
             terms = _terms(rules, "interval", digest("interval", rules.scene, who), rules.interval)
             self.interval = self._claimed(rules, terms, 0.0)
 
