@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from types import FunctionType
 from typing import Any, Final
 
 from flask import Flask
@@ -43,20 +45,32 @@ def hidden(app: Flask, seen: Seen) -> Iterator[str]:
     A decorator without ``functools.wraps`` keeps the function that it calls in its closure, or in an attribute.
     """
     for endpoint, view in app.view_functions.items():
-        if mark_of(view) is None:
-            for mark in filter(None, map(mark_of, _inside(view))):
-                if mark not in seen.known:
-                    yield (
-                        f"{mark.where} is marked @idempotent below a decorator that hides it from endpoint "
-                        f"{endpoint!r}: it is in no policy and claims late. Use functools.wraps in that decorator."
-                    )
+        if mark_of(view) is not None:
+            continue
+        for mark in {mark for function in _within(view) if (mark := mark_of(function)) is not None} - seen.known:
+            yield (
+                f"{mark.where} is marked @idempotent below a decorator that hides it from endpoint {endpoint!r}: it is "
+                "in no policy, and claims late. Use functools.wraps in that decorator."
+            )
 
 
-def _inside(view: View) -> Iterator[View]:
-    for layer in layers(view):
-        cells = [getattr(cell, "cell_contents", None) for cell in getattr(layer, "__closure__", None) or ()]
-        held = [*cells, *getattr(layer, "__dict__", {}).values()]
-        yield from (each for each in held if callable(each) and not inspect.isclass(each))
+def _within(view: View) -> Iterator[FunctionType]:
+    """Yield the functions that a view holds, and those that they hold."""
+    found: set[int] = set()
+    waiting: list[Any] = [view]
+    while waiting:
+        for layer in layers(waiting.pop()):
+            held = [each for each in _held(layer) if isinstance(each, FunctionType) and id(each) not in found]
+            found.update(map(id, held))
+            waiting += held
+            yield from held
+
+
+def _held(layer: View) -> Iterator[Any]:
+    for cell in getattr(layer, "__closure__", None) or ():
+        with suppress(ValueError):  # not filled yet
+            yield cell.cell_contents
+    yield from getattr(layer, "__dict__", {}).values()
 
 
 def _of_view(mark: Mark, rule: Rule, rules: Rules) -> Iterator[str]:
