@@ -27,7 +27,8 @@ WELCOME = """
     3. {url}/tip     Reload the thank-you page: still one tip.
 
   And the API, from another terminal; send it twice:
-    curl -i {url}/api/orders -H 'Idempotency-Key: order-1' -H 'Content-Type: application/json' -d '{{"item": "Espresso"}}'
+    curl -i {url}/api/orders -H 'Idempotency-Key: order-1' \\
+      -H 'Content-Type: application/json' -d '{{"item": "Espresso"}}'
 
   Refused and repeated requests are logged below. Ctrl-C closes the shop.
 """

@@ -80,7 +80,7 @@ def charge_v2():
 
 # [start-lock]
 @app.post("/accounts/<int:account>/withdrawals")
-@idempotent(source="header", lock="account")
+@idempotent(source="header", lock="('account', account)")
 def withdraw(account):
     return do(account)
     # [end-lock]

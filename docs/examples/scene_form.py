@@ -23,7 +23,7 @@ def save_profile():
 
 
 @app.post("/feedback")
-@idempotent(interval=5, message="Thank you, we have it.")
+@idempotent(interval=5)
 def give_feedback():
     saved.append(request.form["text"])
     return "Thank you."

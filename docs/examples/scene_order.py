@@ -31,7 +31,7 @@ def create_order():
 @idempotent(
     source="header",
     scene="order.pay",
-    lock="order",
+    lock="('order', order)",
     ttl=7 * 24 * 3600,
     restore_on_error=False,
     description="payment",

@@ -5,14 +5,19 @@ from __future__ import annotations
 import ast
 import logging
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import flask_idempotent
 from flask_idempotent import config, signals
 from flask_idempotent.core import events
 from flask_idempotent.core.errors import IdempotencyError
+from flask_idempotent.extension import state_of
 from flask_idempotent.web.marks import Mark
+from tests import helpers
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -23,9 +28,9 @@ def page(name: str) -> str:
     return (DOCS / f"{name}.rst").read_text(encoding="utf-8")
 
 
-def rows(name: str) -> list[list[str]]:
-    """The cells of a page's first list-table, without its header."""
-    table = page(name).split(".. list-table::", 1)[1].split("\n\n", 1)[1]
+def rows(name: str, number: int = 0) -> list[list[str]]:
+    """The cells of a page's first list-table, or of a later one, without its header."""
+    table = page(name).split(".. list-table::")[1 + number].split("\n\n", 1)[1]
     table = re.split(r"\n(?=\S)", table)[0]
     cells = [re.split(r"\n +- ", row.strip().removeprefix("- ")) for row in re.split(r"(?:^|\n) +\* ", table)[1:]]
     return [[" ".join(cell.split()) for cell in row] for row in cells[1:]]
@@ -45,9 +50,22 @@ def test_the_configuration_table_is_the_table_of_defaults() -> None:
     assert list(written) == [config.PREFIX + name for name in config.DEFAULTS]
 
 
-def test_keys_that_do_nothing_yet_say_so() -> None:
-    later = {literal(key) for key, _, meaning in rows("configuration") if "Read and checked" in meaning}
-    assert later == {"IDEMPOTENCY_RESULT_TTL", "IDEMPOTENCY_WAIT", "IDEMPOTENCY_KEY_HEADER"}
+@pytest.mark.case("S7")
+def test_the_articles_members_have_the_defaults_that_are_written() -> None:
+    """Each row of that table names options of the decorator or settings, and the default is theirs."""
+    options = {field.name: field.default for field in fields(Mark)} | {"source": Mark(where="").sources[0]}
+    table = rows("configuration", 1)
+    written = {there: (here, ast.literal_eval(literal(default))) for there, _, here, default in table}
+    for here, default in written.values():
+        settings, named = re.findall(r"IDEMPOTENCY_(\w+)", here), re.findall(r"``(\w+)=``", here)
+        assert settings or named, here
+        assert set(named) <= set(options), here
+        if "``name=``" in here and not settings:
+            continue
+        expected = [config.DEFAULTS[name] for name in settings] or [options[named[0]]]
+        assert set(expected) == {default}, here
+    rules = state_of(helpers.make_app()).rules_of_hidden(Mark(where=""), "any")
+    assert written["parameter name"][1] == rules.key_param
 
 
 def test_each_refusal_is_listed_with_its_status() -> None:

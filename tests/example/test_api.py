@@ -76,7 +76,7 @@ def test_a_payment_callback_books_once_however_often_the_provider_calls(shop: Fl
 def curl_lines(text: str) -> list[list[str]]:
     """The words of each curl command in a text, in which a backslash continues a line."""
     commands = re.findall(r"^ +(curl (?:.*\\\n)*.*)$", text, re.MULTILINE)
-    return [shlex.split(command) for command in commands]
+    return [shlex.split(command.replace("\\\n", " ")) for command in commands]
 
 
 def sent(words: list[str], url: str) -> requests.Response:
