@@ -25,33 +25,37 @@ _LONGEST_WAIT: Final = 30.0
 """Seconds after which gunicorn kills a worker that has not answered."""
 
 
-def of_rules(app: Flask, seen: Seen, rules: Mapping[tuple[str, str], Rules]) -> Iterator[str]:
+def of_views(
+    app: Flask, marks: Mapping[tuple[str, str], Mark], rules: Mapping[tuple[str, str], Rules]
+) -> Iterator[str]:
     """Yield what is odd about views that are guarded, each thing once.
 
-    :param rules: what holds, by endpoint and method.
+    :param marks: by endpoint and method, as the rules.
     """
     said: dict[str, None] = {}
     for rule in served(app):
         for method in sorted(rule.methods or ()):
             at = (rule.endpoint, method)
-            if at in rules and at in seen.marks:
-                said.update(dict.fromkeys(_of_view(seen.marks[at], rule, rules[at])))
+            if at in rules:
+                said.update(dict.fromkeys(_of_view(marks[at], rule, rules[at])))
     yield from said
 
 
-def hidden(app: Flask, seen: Seen) -> Iterator[str]:
-    """Yield the views whose mark lies where the look cannot see it: guarded, but in no policy and found late.
+def hidden(app: Flask, seen: Seen) -> dict[tuple[str, str], Mark]:
+    """Return the marks that lie where the look cannot see them, by endpoint and method: such a view claims late.
 
     A decorator without ``functools.wraps`` keeps the function that it calls in its closure, or in an attribute.
     """
-    for endpoint, view in app.view_functions.items():
-        if mark_of(view) is not None:
+    found: dict[tuple[str, str], Mark] = {}
+    for rule in served(app):
+        view = app.view_functions.get(rule.endpoint)
+        if view is None or mark_of(view) is not None:
             continue
-        for mark in {mark for function in _within(view) if (mark := mark_of(function)) is not None} - seen.known:
-            yield (
-                f"{mark.where} is marked @idempotent below a decorator that hides it from endpoint {endpoint!r}: it is "
-                "in no policy, and claims late. Use functools.wraps in that decorator."
-            )
+        within = (mark_of(function) for function in _within(view))
+        mark = next((mark for mark in within if mark is not None and mark not in seen.known), None)
+        if mark is not None:
+            found.update({(rule.endpoint, method): mark for method in rule.methods or ()})
+    return found
 
 
 def _within(view: View) -> Iterator[FunctionType]:

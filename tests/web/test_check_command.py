@@ -153,17 +153,31 @@ class Caller:
         return self.view()
 
 
-@pytest.mark.parametrize("hide", [hiding, lambda view: hiding(hiding(view)), Caller])
-def test_a_mark_below_a_decorator_that_hides_it_is_warned_of(hide):
+HIDING = {"a closure": hiding, "two closures": lambda view: hiding(hiding(view)), "an attribute": Caller}
+
+
+@pytest.mark.parametrize("hide", HIDING.values(), ids=HIDING)
+def test_a_mark_below_a_decorator_that_hides_it_is_warned_of_and_published_all_the_same(hide):
     app = make_app()
-    app.add_url_rule("/orders", "orders", hide(idempotent(lambda: "x")), methods=["POST"])
+    view = hide(idempotent(source="header", description="hidden")(lambda: "x"))
+    app.add_url_rule("/orders", "orders", view, methods=["GET", "POST", "PUT"])
     _, (line,), summary = check(app)
     assert "functools.wraps" in line
     assert "test_check_command.py:" in line
-    assert summary == "0 protected routes, 0 errors, 1 warning"
+    assert summary == "1 protected route, 0 errors, 1 warning"
     printed = app.test_cli_runner().invoke(args=["idempotency", "policy"])
-    assert "functools.wraps" in printed.stderr
+    assert printed.stderr.count("functools.wraps") == 1
     assert "functools.wraps" not in printed.stdout
+    assert "`POST, PUT /orders` | hidden" in printed.stdout
+    assert app.test_client().post("/orders").status_code == 400  # guarded, as is printed
+
+
+def test_a_mistake_in_a_hidden_mark_is_an_error():
+    app = make_app()
+    app.add_url_rule("/orders", "orders", hiding(idempotent(store="nowhere")(lambda: "x")), methods=["POST"])
+    code, lines, _ = check(app)
+    assert code == 1
+    assert [line for line in lines if line.startswith("error: ") and "'nowhere'" in line]
 
 
 def test_a_view_that_calls_a_guarded_one_hides_nothing():
