@@ -51,7 +51,7 @@ class _Environment(ImmutableSandboxedEnvironment):
     """Looks up members and puts texts together strictly; :class:`_Strict` writes calls of it into an expression."""
 
     def __init__(self) -> None:
-        super().__init__(undefined=_Hole, autoescape=False, cache_size=0)
+        super().__init__(undefined=_Hole, autoescape=False)
         self.globals.clear()  # lipsum() gives another text each time
         del self.filters["random"]
 
@@ -59,7 +59,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         """Return an item of what the client sent, else an attribute of an object of the app's."""
         try:
             return holder[name]
-        except (LookupError, TypeError, AttributeError, ValueError):
+        except (LookupError, TypeError):
             pass
         if isinstance(name, str) and (to_call or type(holder) not in _DATA):
             with suppress(UndefinedError):
@@ -101,7 +101,7 @@ class _Strict(NodeTransformer):
         return nodes.Call(nodes.EnvironmentAttribute(method), parts, [], None, None)
 
     def _label(self, node: nodes.Expr) -> str:
-        return "" if isinstance(node, nodes.Const | nodes.TemplateData) else spelling(node) or self.source
+        return "" if isinstance(node, nodes.Const) else spelling(node) or self.source
 
     def _member(self, node: nodes.Getattr | nodes.Getitem, to_call: bool) -> nodes.Call:
         label = self._label(node)

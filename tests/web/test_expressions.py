@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +44,18 @@ class Order:
     def number(self) -> str:
         return f"no-{self.request_id}"
 
+    def delete(self) -> str:
+        raise AssertionError("a template's sandbox does not call what says that it alters data")
+
+    delete.alters_data = True  # type: ignore[attr-defined]
+
+
+def _deep() -> list[Any]:
+    value: list[Any] = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
 
 NAMES: dict[str, Any] = {
     "json": JSON,
@@ -53,6 +65,7 @@ NAMES: dict[str, Any] = {
     "user_id": "u",
     "biz_id": "b",
     "gone": None,
+    "deep": _deep(),
 }
 
 
@@ -83,6 +96,9 @@ def missing(source: str, **names: Any) -> str:
         ("json.paid", "true"),
         ("json.amount", "1"),
         ("json.user_id ~ ':' ~ json.biz_id", "7:b-1"),
+        ('user_id + " " + biz_id', "u b"),
+        ('"" + user_id', "u"),
+        ('user_id ~ " " ~ biz_id ~ ""', "u b"),
         ("json.amount ~ '-' ~ json.paid", "1-true"),
         ("json.biz_id|upper", "B-1"),
         ("json.biz_id.upper()", "B-1"),
@@ -227,6 +243,10 @@ def test_what_is_missing_null_or_empty_is_named(source: str, named: str) -> None
         ("json.biz_id()", "json.biz_id()"),
         ("json.items()", "json.items()"),
         ("'%d' % json.biz_id", "'%d' % json.biz_id"),
+        ("'{:d}'.format(json.biz_id)", "'{:d}'.format(json.biz_id)"),
+        ("'{1}'.format(json.biz_id)", "'{1}'.format(json.biz_id)"),
+        ("deep|string", "deep|string"),
+        ("order.delete()", "order.delete()"),
         ("json.order", "json.order"),
         ("(json.user_id, json.order)", "json.order"),
         ("json.items", "json.items[0]"),
@@ -331,16 +351,31 @@ def test_the_names_that_an_expression_uses_are_known_before_any_request(source: 
     assert known_names(Expression("key", source)) == names
 
 
-class _Watched(dict[str, Any]):
-    """Names of which one must not be looked up."""
+class _Watched(Mapping[str, Any]):
+    """Names that know which of them were looked up."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
 
     def __getitem__(self, name: str) -> Any:
-        assert name != "json"
-        return super().__getitem__(name)
+        self.asked.append(name)
+        return NAMES[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in NAMES
 
 
 def test_only_the_names_it_uses_are_looked_up() -> None:
-    assert Expression("key", "user_id").key(_Watched(NAMES)) == "u"
+    """The body is not parsed for a key that lies elsewhere."""
+    names = _Watched()
+    assert Expression("key", "user_id + biz_id").key(names) == "ub"
+    assert sorted(names.asked) == ["biz_id", "user_id"]
 
 
 class _TooLarge(Mapping[str, Any]):
@@ -349,7 +384,7 @@ class _TooLarge(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         raise RequestEntityTooLarge
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(("json",))
 
     def __len__(self) -> int:
