@@ -23,7 +23,8 @@ from flask import (
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as WerkzeugResponse
 
-from tests.helpers import assert_refused
+from flask_idempotent import idempotent
+from tests.helpers import Ledger, assert_refused, make_app
 from tests.servers import RedisServer
 
 EVERY_BYTE = bytes(range(256))
@@ -103,6 +104,30 @@ STREAMED: dict[str, tuple[Callable[[], Any], bytes]] = {
     "WSGI callable": (lambda: wsgi_callable, b"from wsgi"),
     "direct passthrough": (lambda: Response(numbers(), direct_passthrough=True), b"123"),
 }
+
+
+# -- a view that is guarded by keys --------------------------------------------------------------------------------
+
+
+def answering_by_key(
+    make: Callable[[], Any], store: Any = None, *, options: Any = None, **config: Any
+) -> tuple[Any, Ledger]:
+    """A client of an app whose one view, guarded by keys, answers what ``make`` returns; and the view's ledger."""
+    app, ledger = make_app(store, **config), Ledger()
+
+    @app.post("/work")
+    @idempotent(**(options or {"source": "header"}))
+    def work() -> Any:
+        ledger.add()
+        return make()
+
+    return app.test_client(), ledger
+
+
+def send_with_key(client: Any, **options: Any) -> Any:
+    """One operation, whose key is in two headers and in the form."""
+    headers = {"Idempotency-Key": '"a-key"', "X-Request-Id": "a-key", **options.pop("headers", {})}
+    return client.post("/work", data={"order_no": "7", "shop": "s"}, headers=headers, **options)
 
 
 # -- damage --------------------------------------------------------------------------------------------------------
