@@ -71,7 +71,7 @@ def silent_store() -> Iterator[socket.socket]:
             server.accept()
 
 
-# --- the command (draft, row 10) ----------------------------------------------------------------------------------------
+# --- the command (draft, row 10) ---------------------------------------------------------------------------------
 
 
 def test_the_real_command_prints_every_protected_route_and_asks_no_store(silent_store):
@@ -246,7 +246,7 @@ def test_methods_that_are_guarded_in_the_same_way_are_one_route_and_others_are_n
     assert found == [("changes", ["PATCH", "POST"]), ("replaces", ["PUT"])]
 
 
-# --- what it says is what happens (draft, rows 8 to 10) -----------------------------------------------------------------
+# --- what it says is what happens (draft, rows 8 to 10) ----------------------------------------------------------
 
 
 @pytest.mark.case("S7")
@@ -357,7 +357,7 @@ def test_the_apps_settings_are_in_it():
     assert "at most 10 bytes" in page
 
 
-# --- the link (draft, row 11) -------------------------------------------------------------------------------------------
+# --- the link (draft, row 11) ------------------------------------------------------------------------------------
 
 
 @pytest.mark.case("S22")
