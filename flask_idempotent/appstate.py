@@ -19,7 +19,7 @@ from .core.store import Store
 from .web.attempt import Attempt
 from .web.identity import Bindings
 from .web.look import Seen, look
-from .web.marks import Mark
+from .web.marks import Mark, made_by
 from .web.present import present
 from .web.principals import verified_principal
 from .web.problems import Answers, promote_handlers
@@ -128,6 +128,7 @@ class AppState:
             answers=self.answers(mark.message),
             scene=mark.scene or endpoint,
             scene_given=mark.scene is not None,
+            outermost=made_by(self.app.view_functions.get(endpoint)) is mark,
             sources=mark.sources,
             key_header=(mark.name if "param" not in mark.sources else None) or settings.key_header,
             key_param=mark.name or "idempotency_key",

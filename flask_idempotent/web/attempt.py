@@ -111,19 +111,25 @@ class Attempt:
         except (IdempotencyError, HTTPException) as error:
             self.refusal = error
 
-    def enter(self) -> None:
-        """Let the view run, or raise the answer that stands in its place."""
+    def enter(self) -> Any:
+        """Let the view run, which is None, or answer in its place: return what no decorator can spoil, raise the rest.
+
+        :returns: a response, in place of the view's.
+        """
         if not self._asked:
             self.claim()
         if self.refusal is None and self.rules.has_extras:
             self._claim_extras()
         if self.refusal is not None and not self._passes(self.refusal):
             self._stand_in = self._answer(self.refusal)
+            if self.rules.outermost and type(self._stand_in) is HTTPException:
+                return self._stand_in.response  # raised, Flask would copy it, which takes longer than all the rest
             raise self._stand_in
         if self.rules.keeps_answer and self.hold is not None:
             # Asked before the view: one that logs somebody in answers the one who was there.
             _ = self.viewer
         self.entered = True
+        return None
 
     def returned(self, value: Any) -> None:
         """The view returned."""

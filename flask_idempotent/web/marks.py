@@ -59,7 +59,7 @@ def remember(mark: Mark, view: View, wrapper: View) -> None:
 
 def mark_of(view: View) -> Mark | None:
     """Return the mark of a view function, wherever among its layers it was decorated."""
-    return next((mark for layer in layers(view) if (mark := _marked(layer)) is not None), None)
+    return next((mark for layer in layers(view) if (mark := made_by(layer)) is not None), None)
 
 
 def marks_made_on(view: View) -> list[Mark]:
@@ -90,8 +90,9 @@ def where(view: View) -> str:
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else name
 
 
-def _marked(layer: View) -> Mark | None:
+def made_by(layer: View | None) -> Mark | None:
+    """Return the mark whose wrapper this function is, without a look at what it wraps."""
     try:
-        return _by_wrapper.get(layer)
+        return None if layer is None else _by_wrapper.get(layer)
     except TypeError:  # not hashable, or no weak reference
         return None

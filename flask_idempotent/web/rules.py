@@ -20,6 +20,7 @@ class Rules:
     answers: Answers
     scene: str
     scene_given: bool
+    outermost: bool
     sources: tuple[str, ...]
     key_header: str
     key_param: str

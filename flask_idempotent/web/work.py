@@ -12,7 +12,9 @@ from .attempt import Attempt
 
 def guarded_call(attempt: Attempt, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Run a view under its claim and report how it went."""
-    attempt.enter()
+    answer = attempt.enter()
+    if answer is not None:
+        return answer
     with _Work(attempt):
         try:
             value = view(*args, **kwargs)
@@ -25,7 +27,9 @@ def guarded_call(attempt: Attempt, view: Callable[..., Any], args: Any, kwargs: 
 
 async def guarded_await(attempt: Attempt, view: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """The same for an async view."""
-    attempt.enter()
+    answer = attempt.enter()
+    if answer is not None:
+        return answer
     with _Work(attempt):
         try:
             value = await view(*args, **kwargs)
