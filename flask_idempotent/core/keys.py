@@ -175,7 +175,7 @@ def key_text(value: object, name: str, parts: Sequence[str] = ()) -> str:
 
 def _text(value: object, name: str, parts: Sequence[str], depth: int) -> str:
     match value:
-        case None | "" | [] | ():
+        case None | "" | []:  # the last one: an empty tuple, too
             raise KeyMissing(f"This operation needs an idempotency key, and {name} is missing or empty.")
         case list() | tuple():
             return _composite(value, name, parts, depth + 1)
