@@ -99,10 +99,11 @@ class Guard:
             ``lost``, to be released at the end.
         """
         hold = Hold(self, terms, new_owner())
+        deadline = time.monotonic() + wait if wait > 0 else 0.0
         try:
             answer = self._ask_twice(lambda: self._claim(hold))
-            if wait > 0 and isinstance(answer, Holder) and answer.verdict is Verdict.RUNNING:
-                answer = self._wait(hold, answer, wait)
+            if deadline and isinstance(answer, Holder):
+                answer = self._wait(hold, answer, deadline)
         except StoreUnavailable as error:
             self.tell("store_unavailable", terms, reason=error.describe())
             error.retry_after = 1
@@ -189,9 +190,10 @@ class Guard:
             consume=terms.consume,
         )
 
-    def _wait(self, hold: Hold, answer: Holder, wait: float) -> Claim | Holder | Absent:
-        """Ask again, less and less often; waiters that came together do not ask together."""
-        deadline, pause = time.monotonic() + wait, _FIRST_PAUSE
+    def _wait(self, hold: Hold, answer: Holder, deadline: float) -> Claim | Holder | Absent:
+        """Ask again while another claim is running, less and less often; waiters that came together do not ask
+        together. The last look is at the deadline."""
+        pause = _FIRST_PAUSE
         asked: Claim | Holder | Absent = answer
         while isinstance(asked, Holder) and asked.verdict is Verdict.RUNNING:
             left = deadline - time.monotonic()
