@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import redis
 
 from flask_idempotent.core.record import Claim
 from flask_idempotent.stores import from_object
@@ -42,6 +46,56 @@ class TestPool:
             assert list(pool.map(work, range(1_000))) == list(range(1_000))
         # Idle, all of them: as many as were ever made.
         assert len(store._client.connection_pool._idle) <= 2
+
+    def test_who_waits_is_served_by_what_is_given_back(self, connect: Connect, valkey: RedisServer) -> None:
+        store = connect(f"{valkey.url}?max_connections=1&timeout=60")
+        pool = store._client.connection_pool
+        taken = pool.get_connection()
+        with ThreadPoolExecutor(1) as threads:
+            waiter = threads.submit(works, store)
+            while not pool._waiting:
+                assert not waiter.done()
+            pool.release(taken)
+            waiter.result(timeout=30)
+
+
+class TestTheShortWay:
+    def test_a_tracer_sees_every_command(
+        self, connect: Connect, valkey: RedisServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: list[Any] = []
+        usual = redis.Redis.execute_command
+
+        def traced(client: Any, *command: Any, **options: Any) -> Any:
+            seen.append(command[0])
+            return usual(client, *command, **options)
+
+        monkeypatch.setattr(redis.Redis, "execute_command", traced)
+        works(connect(valkey.url))
+        assert "EVALSHA" in seen
+
+    def test_a_reply_that_nobody_read_answers_nobody_else(
+        self, connect: Connect, valkey: RedisServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = connect(valkey.url)
+        store.issue("idempotency:first", binding="", scene="first", ttl=60)
+        store.issue("idempotency:second", binding="", scene="second", ttl=60)
+
+        def interrupted(*_: Any, **__: Any) -> Any:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(redis.Connection, "read_response", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                store.get("idempotency:first")
+        assert store.get("idempotency:second").scene == "second"
+
+    def test_a_connection_that_the_server_closed_is_made_anew(self, connect: Connect, valkey: RedisServer) -> None:
+        store = connect(valkey.url)
+        works(store)
+        with valkey.client() as other:
+            other.client_kill_filter(_type="normal", skipme=True)
+        works(store)
 
 
 class TestForks:

@@ -34,7 +34,7 @@ class Pool(redis.ConnectionPool):
         self._idle: deque[Any] = deque()
         self._made = 0
         self._waiting = 0
-        self._given = threading.Condition()
+        vars(self).pop("_given", None)
 
     def get_connection(self, *_: object, **__: object) -> Any:
         """Return a connection, which is to be released.
@@ -51,17 +51,25 @@ class Pool(redis.ConnectionPool):
         self._idle.append(connection)
         # Who waits has said so before it looked for the last time: either it saw this connection, or it is seen here.
         if self._waiting:
-            with self._given:
-                self._given.notify()
+            given = self._condition()
+            with given:
+                given.notify()
 
     def disconnect(self, inuse_connections: bool = True) -> None:  # noqa: ARG002  # those at work are not known
         """Close those that are not at work; each is made anew when it is used."""
         for connection in list(self._idle):
             connection.disconnect()
 
+    def _condition(self) -> threading.Condition:
+        # Made when it is needed: gevent replaces the locks after the fork, and so after reset(). In one step: two
+        # threads may need it at once.
+        given: threading.Condition = vars(self).setdefault("_given", threading.Condition())
+        return given
+
     def _make_or_wait(self) -> Any:
         deadline = None if self.timeout is None else time.monotonic() + self.timeout
-        with self._given:
+        given = self._condition()
+        with given:
             self._waiting += 1
             try:
                 while True:
@@ -71,12 +79,13 @@ class Pool(redis.ConnectionPool):
                     except IndexError:
                         pass
                     if self._made < self.max_connections:
+                        connection = self.make_connection()
                         self._made += 1
-                        return self.make_connection()
+                        return connection
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         raise BrokenConnection("No connection available.")
-                    self._given.wait(left)
+                    given.wait(left)
             finally:
                 self._waiting -= 1
 
