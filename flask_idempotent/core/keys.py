@@ -107,7 +107,7 @@ def header_key(value: str) -> str:
         key = text
     else:
         _malformed(_what_is_wrong(text))
-    if not key.strip(" "):
+    if not key.strip():
         _malformed("The quotes of the idempotency key are empty.")
     if len(key) > KEY_LIMIT:
         raise KeyInvalid(f"The idempotency key has more than {KEY_LIMIT} characters, the most that are accepted.")
@@ -121,17 +121,19 @@ def _malformed(mistake: str) -> NoReturn:
 def _skip_parameters(text: str, at: int) -> None:
     while at < len(text):
         parameter = _PARAMETER.match(text, at)
-        if parameter is None or not _is_utf8(parameter["display"] or ""):
-            if text[at:].lstrip(" \t").startswith(","):
+        if parameter is None or not _is_utf8(parameter["display"]):
+            if text[at:].lstrip().startswith(","):
                 _malformed("There is more than one idempotency key.")
             _malformed("What follows the quotes of the idempotency key is no parameter.")
         at = parameter.end()
 
 
-def _is_utf8(display: str) -> bool:
-    octets = re.sub(rb"%(..)", lambda match: binascii.unhexlify(match[1]), display.encode("ascii"))
+def _is_utf8(display: str | None) -> bool:
+    """Tell whether a parameter's string in UTF-8 is that; a parameter of another type is no mistake."""
+    if display is None:
+        return True
     try:
-        octets.decode("utf-8")
+        re.sub(rb"%(..)", lambda match: binascii.unhexlify(match[1]), display.encode()).decode()
     except UnicodeDecodeError:
         return False
     return True
@@ -155,6 +157,7 @@ def _what_is_wrong(text: str) -> str:
 # The key that a parameter, an expression or a callable gave.
 _COMPOSITE: Final = "\x1f"  # begins the text of a list; no other text may hold a control character
 _MAX_DEPTH: Final = 8
+_LARGEST: Final = 10**KEY_LIMIT - 1
 _UNFIT: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -210,7 +213,7 @@ def _scalar(value: object, name: str) -> str:
         case bool():
             return "true" if value else "false"
         case int():
-            if value.bit_length() > 4 * KEY_LIMIT:  # writing it out would be quadratic
+            if abs(value) > _LARGEST:  # writing it out would be quadratic
                 _too_long(name)
             return int.__repr__(value)
         case float() if math.isfinite(value):

@@ -187,7 +187,26 @@ def test_row_4_an_inner_list_is_no_key(line: str) -> None:
 @pytest.mark.case("S8", "KEY-11")
 @pytest.mark.parametrize(
     "key",
-    ["abc", UUID, "123", "*", ":", "{a}", "../", "a;b=1", "a=b", "a\\b", "it's", "?1", "@1", "(k)", "urn:uuid:1", "k'"],
+    [
+        "abc",
+        UUID,
+        "123",
+        "*",
+        ":",
+        "{a}",
+        "../",
+        "a;b=1",
+        "a=b",
+        "a\\b",
+        "it's",
+        "?1",
+        "@1",
+        "(k)",
+        "urn:uuid:1",
+        "k'",
+        "XkX",
+        "XX",
+    ],
 )
 def test_row_5_a_bare_value_is_the_same_key_as_its_quoted_form(key: str) -> None:
     assert header_key(key) == header_key(quoted(key)) == key
@@ -244,6 +263,28 @@ def test_an_empty_line_counts_as_absent(line: str) -> None:
 @pytest.mark.parametrize("line", ["SECRET,SECRET", '"SECRET', "SECRET SECRET", '"SECRET"x', "SECRET" * 50, "'SECRET'"])
 def test_no_message_quotes_a_key(line: str) -> None:
     assert "SECRET" not in refusal(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "mistake"),
+    [
+        ("\xfc", "The idempotency key holds a character that is not visible ASCII."),
+        ('"k', "The idempotency key's closing quote is missing, or a backslash escapes something else."),
+        ("'k'", "The idempotency key is in single quotes."),
+        ('k"', "The idempotency key holds a double quote but does not begin with one."),
+        ("a,b", "The idempotency key holds a comma outside of quotes, or there is more than one."),
+        ("a b", "The idempotency key holds a blank outside of quotes."),
+        ('""', "The quotes of the idempotency key are empty."),
+        ('"a","b"', "There is more than one idempotency key."),
+        ('"k"X,', "What follows the quotes of the idempotency key is no parameter."),
+    ],
+)
+def test_what_a_refusal_says(line: str, mistake: str) -> None:
+    right = (
+        "A key is 1 to 255 visible ASCII characters without blank, comma and double quote, "
+        r"or a text in double quotes in which \" and \\ are the only escapes."
+    )
+    assert refusal(line) == f"{mistake} {right}"
 
 
 HOSTILE_LINES = {
