@@ -63,5 +63,6 @@ def assert_ran(response: Any, number: int) -> None:
 
 
 def create_app() -> Flask:
-    """Serve ``POST /orders``. From the environment: STORE (a URL), LEDGER (a file)."""
-    return Till(os.environ["STORE"], ledger=os.environ["LEDGER"]).add().app
+    """Serve ``POST /orders`` and, keyed by a parameter, ``/param``. From the environment: STORE (a URL), LEDGER."""
+    till = Till(os.environ["STORE"], ledger=os.environ["LEDGER"])
+    return till.add().add("/param", source="param").app

@@ -52,7 +52,7 @@ def test_sources_are_one_or_several_of_three_words(empty: Any):
         {"source": "header", "key": "json.no", "wait": timedelta(0), "lock": lambda: "l"},
         {"source": ("header",), "interval": None, "key": None, "lock": None, "name": None, "principal": None},
     ],
-    ids=str,
+    ids=["seconds and a timedelta", "empty and true", "zero and a callable", "none"],
 )
 def test_what_makes_sense_is_taken(any_store: Any, options: dict[str, Any]):
     till = Till(any_store).add(**options)
