@@ -1,0 +1,1 @@
+"""What the campaign of random requests is made of."""
