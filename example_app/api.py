@@ -29,13 +29,14 @@ def create_order() -> ResponseReturnValue:
 
 # [start-callback]
 @api.post("/payments/callback")
-@idempotent(key="json.transaction", ignore=("attempt", "sent_at"), description="payment callback")
+@idempotent(key="json.transaction", ignore=("attempt", "sent_at"))
 def payment_callback() -> ResponseReturnValue:
-    """Called by the payment provider, who calls again until it gets a 2xx, with the same transaction number."""
+    """Called by the payment provider, again and again until it gets a 2xx."""
     told = request.get_json()
     if not _is_text(told.get("amount")):
         return {"error": "A payment has an amount."}, 422
-    order = place_order("callback", f"Payment {told['transaction']} of {told['amount']}")
+    what = f"Payment {told['transaction']} of {told['amount']}"
+    order = place_order("callback", what)
     return {"booked_as": order.id}
     # [end-callback]
 

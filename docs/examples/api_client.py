@@ -7,11 +7,11 @@ import uuid
 # [start-send]
 def send(post, url, order, attempts=5):
     """``post`` is requests.post, or that of a session."""
-    key = str(uuid.uuid4())  # made once, with the order; store it beside the order if the program may end
+    key = str(uuid.uuid4())  # once, for all attempts; store it with the order
     for _ in range(attempts):
         try:
             answer = post(url, json=order, headers={"Idempotency-Key": key}, timeout=30)
-        except OSError:  # no answer: nobody knows whether the order was made, so ask again under the same key
+        except OSError:  # no answer: nobody knows whether the order was made
             time.sleep(1)
             continue
         if answer.status_code not in (409, 503) or "Retry-After" not in answer.headers:

@@ -15,7 +15,8 @@ mailed = []
 # [start-settings]
 @app.before_request
 def only_the_broker():
-    if not hmac.compare_digest(request.args.get("secret", "").encode(), b"only an example"):
+    given = request.args.get("secret", "").encode()
+    if not hmac.compare_digest(given, b"only an example"):
         abort(403)
 
 
@@ -24,7 +25,7 @@ def only_the_broker():
     key="json.message.id",
     scene="order-paid.mail",
     principal=lambda: "broker",
-    fingerprint=False,  # a delivery differs from the one before in its counters, never in what it means
+    fingerprint=False,  # only the counters of a delivery change
     lease=60,
 )
 def mail_receipt():

@@ -10,9 +10,16 @@ saved = []
 
 
 # [start-settings]
+PROFILE = """
+<form method="post">{{ idempotency_token(ttl=900) }}
+  <input name="nick"> <button>Save</button>
+</form>
+"""
+
+
 @app.get("/profile")
 def show_profile():
-    return render_template_string("<form method=post>{{ idempotency_token(ttl=900) }}<input name=nick></form>")
+    return render_template_string(PROFILE)
 
 
 @app.post("/profile")

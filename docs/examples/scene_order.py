@@ -10,7 +10,7 @@ charges, orders = [], []
 
 # [start-settings]
 app = Flask(__name__)
-app.config["IDEMPOTENCY_STORE"] = os.environ.get("REDIS_URL", "redis://localhost:6379/0")
+app.config["IDEMPOTENCY_STORE"] = os.environ.get("REDIS_URL", "redis://localhost:6379")
 app.config["IDEMPOTENCY_PRINCIPAL"] = lambda: g.customer
 Idempotency(app)
 
@@ -21,7 +21,12 @@ def who():
 
 
 @app.post("/orders")
-@idempotent(source=("token", "header"), scene="order.create", wait=2, description="new order")
+@idempotent(
+    source=("token", "header"),
+    scene="order.create",
+    wait=2,
+    description="new order",
+)
 def create_order():
     orders.append(g.customer)
     return {"number": len(orders)}, 201

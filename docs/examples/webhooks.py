@@ -59,7 +59,7 @@ def pay_back(amount):
     restore_on_error=False,
 )
 def refund():
-    pay_back(request.json["amount"])  # may break off when the money is already on its way
+    pay_back(request.json["amount"])  # may break off with the money on its way
     return "", 204
     # [end-reconcile]
 

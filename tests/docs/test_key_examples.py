@@ -82,7 +82,6 @@ class TestApi:
 
 
 class TestApiClient:
-    @pytest.mark.case("S22")
     def test_it_sends_the_same_key_until_it_knows(self, load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
         example = load("api_client")
         slept: list[float] = []
