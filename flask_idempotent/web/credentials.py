@@ -1,4 +1,4 @@
-"""What the Authorization header says of who is asking. Nobody has verified it."""
+"""What a request says of who is asking, by the Authorization header or in another usual place. Nobody has verified it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,26 @@ Parts = tuple[str | bytes, ...]
 
 _READABLE: Final = 8192
 """Characters of credentials that are looked into; longer ones count as a whole."""
+_ELSEWHERE: Final = (
+    "REMOTE_USER",  # by the server or a middleware
+    "HTTP_X_API_KEY",
+    "HTTP_API_KEY",
+    "HTTP_APIKEY",
+    "HTTP_X_AUTH_TOKEN",
+    "HTTP_X_ACCESS_TOKEN",
+)
+"""Keys of the WSGI environment."""
 
 
 def of(request: Request) -> str:
     """Return the Authorization header as it came; empty if there is none."""
     return str(request.environ.get("HTTP_AUTHORIZATION") or "")
+
+
+def beside(request: Request) -> list[str]:
+    """Return names and values of what else usually tells who is asking, for logins that an app has made itself."""
+    environ = request.environ
+    return [text for name in _ELSEWHERE if environ.get(name) for text in (name, str(environ[name]))]
 
 
 def stable_part(credentials: str) -> Parts | None:

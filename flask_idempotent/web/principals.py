@@ -44,8 +44,8 @@ def viewer(request: Request, verified: str | None) -> str:
     credentials; empty if there are neither."""
     if verified is not None:
         return verified
-    given = credentials.of(request)
-    return digest("credentials", given) if given else ""
+    given, more = credentials.of(request), credentials.beside(request)
+    return digest("credentials", given, *more) if given or more else ""
 
 
 def namespace(request: Request, verified: str | None) -> str:
@@ -57,8 +57,10 @@ def namespace(request: Request, verified: str | None) -> str:
     """
     if verified is not None:
         return verified
-    given = credentials.of(request)
-    return digest("name space", *(credentials.stable_part(given) or ("whole", given))) if given else ""
+    given, more = credentials.of(request), credentials.beside(request)
+    if not given and not more:
+        return ""
+    return digest("name space", *(credentials.stable_part(given) or ("whole", given)), *more)
 
 
 def warn_of_guess(app: Flask) -> None:
