@@ -1,4 +1,4 @@
-"""What a request says of who is asking, by the Authorization header or in another usual place. Nobody has verified it."""
+"""What a request says of who is asking, in Authorization or another usual place. Nobody has verified it."""
 
 from __future__ import annotations
 
