@@ -26,6 +26,7 @@ def only_the_broker():
     scene="order-paid.mail",
     principal=lambda: "broker",
     fingerprint=False,  # only the counters of a delivery change
+    ttl=7 * 24 * 3600,
     lease=60,
 )
 def mail_receipt():
