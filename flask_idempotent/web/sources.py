@@ -75,15 +75,19 @@ def _in_parameter(rules: Rules, request: Request, content: Content) -> str:
     """The form, the query, the outermost JSON object, the view's arguments: the first that holds one counts."""
     name = rules.key_param
     for values in (content.values(name), content.query_values(name), content.members(name)):
-        present = [value for value in values if value is not None and value != ""]
+        present = [value for value in values if not _is_empty(value)]
         if len(present) > 1:
             raise KeyInvalid(f"{name} was sent twice; send it once.")
         if present:
             return key_text(present[0], name)
     value = (request.view_args or {}).get(name)
-    if value is None or value == "":
+    if _is_empty(value):
         raise KeyMissing(f"This operation needs an idempotency key, in the parameter {name}.")
     return key_text(value, name)
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _by_expression(rules: Rules, request: Request, content: Content) -> str:
@@ -101,7 +105,7 @@ def computed(asked: Any, name: str, request: Request, content: Content) -> str:
     if not isinstance(asked, Expression):
         return key_text(asked(**arguments), name)
     named = {of: read(request, content) for of, read in _SPOKEN_OF.items() if of in asked.names}
-    return asked.key({**arguments, **named})
+    return asked.key({**named, **arguments})
 
 
 _SPOKEN_OF: Final[dict[str, Callable[[Request, Content], Any]]] = {
@@ -110,7 +114,7 @@ _SPOKEN_OF: Final[dict[str, Callable[[Request, Content], Any]]] = {
     "args": lambda request, _: request.args,
     "headers": lambda request, _: request.headers,
 }
-"""What expressions may speak of beside the view's arguments; each is read only if it is named."""
+"""What expressions may speak of beside the view's arguments, which go before; each is read only if it is named."""
 
 
 _FINDERS: Final[dict[str, Callable[[Rules, Request, Content], str]]] = {

@@ -1,0 +1,40 @@
+"""What counts as nothing, and what goes before what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flask_idempotent import idempotent
+from tests.helpers import Ledger, assert_refused, make_app
+
+
+@pytest.mark.case("S8")
+def test_a_blank_parameter_is_none_and_the_next_place_is_asked() -> None:
+    app, ledger = make_app(), Ledger()
+
+    @app.post("/pay")
+    @idempotent(source="param")
+    def pay() -> Any:
+        return {"number": ledger.add()}, 201
+
+    client = app.test_client()
+    for _ in range(2):
+        assert client.post("/pay?idempotency_key=k-1", data={"idempotency_key": "  "}).status_code == 201
+    assert_refused(client.post("/pay", data={"idempotency_key": " \t"}), "key_missing", 400)
+    assert len(ledger) == 1
+
+
+@pytest.mark.case("S8")
+def test_an_argument_of_the_view_goes_before_what_the_request_holds() -> None:
+    app, ledger = make_app(), Ledger()
+
+    @app.post("/pay/<json>")
+    @idempotent(key="json")
+    def pay(json: str) -> Any:
+        return {"order": json, "number": ledger.add()}, 201
+
+    client = app.test_client()
+    answers = [client.post(f"/pay/{order}", json={"sum": 1}).get_json() for order in ("a", "b", "a")]
+    assert answers == [{"order": "a", "number": 1}, {"order": "b", "number": 2}, {"order": "a", "number": 1}]
