@@ -177,6 +177,8 @@ def test_what_the_documentation_shows_is_there() -> None:
         ("validation", "views.py"),
         ("validation-200", "views.py"),
         ("in-progress", "views.py"),
+        ("orders", "api.py"),
+        ("callback", "api.py"),
     ):
         text = (EXAMPLE / path).read_text(encoding="utf-8")
         found = re.search(rf"# \[start-{name}\]\n(.+?)# \[end-{name}\]", text, re.DOTALL)
