@@ -24,7 +24,7 @@ from flask import Flask
 
 from tests.servers import RedisServer
 
-from . import apps, peers
+from . import apps, parts, peers
 
 BODY = json.dumps({"order": "A-4711", "customer": "c-1029", "amount": 1299, "note": "x" * 110}).encode()
 
@@ -48,9 +48,9 @@ class Candidate:
         return made
 
 
-def call(app: Flask, token: str) -> str:
-    """Send one request without a socket; return its status line."""
-    environ: dict[str, Any] = {
+def environ_of(token: str) -> dict[str, Any]:
+    """Return the WSGI environment of one request."""
+    return {
         "REQUEST_METHOD": "POST",
         "SCRIPT_NAME": "",
         "PATH_INFO": "/pay",
@@ -72,8 +72,12 @@ def call(app: Flask, token: str) -> str:
         "wsgi.multiprocess": False,
         "wsgi.run_once": False,
     }
+
+
+def call(app: Flask, token: str) -> str:
+    """Send one request without a socket; return its status line."""
     seen: list[str] = []
-    answer = app(environ, lambda status, headers, info=None: seen.append(status) or (lambda data: None))
+    answer = app(environ_of(token), lambda status, headers, info=None: seen.append(status) or (lambda data: None))
     b"".join(answer)
     if hasattr(answer, "close"):
         answer.close()
@@ -142,16 +146,29 @@ def report(found: list[Candidate]) -> list[dict[str, Any]]:
     return rows
 
 
+def show_parts(server: RedisServer) -> None:
+    """Print what each part of a protected request takes."""
+    app = apps.ours(server.url)
+    token = apps.tokens(app, 1)[0]
+    with server.client() as client:
+        for name, microseconds in parts.parts(app, lambda: environ_of(token), client):
+            click.echo(f"{name:44}{microseconds:7.1f} µs")
+
+
 @click.command()
 @click.option("--rounds", default=30, show_default=True, help="Rounds that count.")
 @click.option("--requests", default=200, show_default=True, help="Requests of each candidate in a round.")
 @click.option("--peers/--no-peers", "with_peers", default=True, help="Run the peers, too.")
+@click.option("--parts", "only_parts", is_flag=True, help="Only say where a protected request's time goes.")
 @click.option("--json", "target", type=click.Path(path_type=Path), default=Path("benchmarks/last.json"))
-def main(rounds: int, requests: int, with_peers: bool, target: Path) -> None:
+def main(rounds: int, requests: int, with_peers: bool, only_parts: bool, target: Path) -> None:
     """Time the guarded view."""
     with tempfile.TemporaryDirectory() as folder:
         server = RedisServer("valkey91", Path(folder)).start()
         try:
+            if only_parts:
+                show_parts(server)
+                return
             found = candidates(server.url, with_peers)
             measure(found, rounds, requests, lambda line: click.echo(f"\r{line}", nl=False, err=True))
         finally:
