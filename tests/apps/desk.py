@@ -14,9 +14,10 @@ from typing import Any
 from flask import request
 
 from flask_idempotent import idempotent
+from tests.apps import switched_off
 from tests.helpers import Ledger, make_app
 
-PATIENCE = 20.0  # seconds that a test waits for what must happen
+PATIENCE = 0.5 if switched_off() else 20.0  # seconds that a test waits for what must happen
 
 Step = Callable[[], Any]
 

@@ -235,6 +235,7 @@ def test_what_never_entered_the_view_uses_no_interval(any_store: Any) -> None:
     assert desk.send("create").text == "shut"
     shut.clear()
     assert desk.send("create").status_code == 201
+    assert_too_soon(desk.send("create"))
 
 
 def test_a_slow_one_that_fails_takes_nothing_from_the_next(caplog: pytest.LogCaptureFixture) -> None:

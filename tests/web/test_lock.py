@@ -116,19 +116,24 @@ ENDINGS: dict[str, tuple[Callable[[], Any], int]] = {
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_the_lock_is_open_however_the_view_ended(any_store: Any, ending: str, restore: bool) -> None:
     desk = Desk({"pay": LOCK}, any_store, RESTORE_ON_ERROR=restore)
-    desk.steps["ends"], status = ENDINGS[ending]
+    end, status = ENDINGS[ending]
+    desk.steps["ends"] = lambda: (seen.append(desk.send("pay", "k-2", account="a")), end())[1]
+    seen: list[Any] = []
 
     assert desk.send("pay", "k-1", name="ends", account="a").status_code == status
+    assert_refused(seen[0], "locked")
     assert desk.send("pay", "k-2", account="a").status_code == 201
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 def test_the_lock_is_open_after_an_error_that_is_propagated(any_store: Any, error: type[BaseException]) -> None:
     desk = Desk({"pay": LOCK}, any_store, PROPAGATE_EXCEPTIONS=True)
-    desk.steps["ends"] = lambda: raises(error)
+    desk.steps["ends"] = lambda: (seen.append(desk.send("pay", "k-2", account="a")), raises(error))
+    seen: list[Any] = []
 
     with pytest.raises(error):
         desk.send("pay", "k-1", name="ends", account="a")
+    assert_refused(seen[0], "locked")
     assert desk.send("pay", "k-2", account="a").status_code == 201
 
 
@@ -148,26 +153,31 @@ def test_the_lock_is_open_after_an_interval_was_refused(any_store: Any) -> None:
 
 @pytest.mark.parametrize("where", ["hook", "decorator", "decorator, afterwards"])
 def test_the_lock_is_open_after_something_above_answered(any_store: Any, where: str) -> None:
+    shut: list[bool] = []
+
     def layer(view: Any) -> Any:
         @wraps(view)
         def layered(**kwargs: Any) -> Any:
-            if where == "decorator, afterwards":
-                view(**kwargs)
-            abort(403)
+            value = view(**kwargs) if where != "decorator" or not shut else None
+            if shut and where != "hook":
+                abort(403)
+            return value
 
-        return layered if "decorator" in where else view
+        return layered
 
-    token = {**LOCK, "source": "token"}
-    desk = Desk({"pay": token}, any_store, layers=[layer])
-    if where == "hook":
-        desk.app.before_request_funcs.setdefault(None, []).append(lambda: abort(403) if answers else None)
-    answers: list[bool] = []
-    one = token_of(desk.app.test_client())
-    other = Desk({"close": LOCK}, desk.app.extensions["idempotency"].stores[None])
+    desk = Desk({"pay": {**LOCK, "source": "token"}, "close": LOCK}, any_store, layers=[layer])
+    desk.app.before_request(lambda: abort(403) if shut and where == "hook" else None)
+    headers = {HEADER: token_of(desk.app.test_client())}
 
-    answers.append(True)
-    assert desk.send("pay", headers={HEADER: one}, account="a").status_code == 403
-    assert other.send("close", "k-1", account="a").status_code == 201
+    shut.append(True)
+    assert desk.send("pay", headers=dict(headers), account="a").status_code == 403
+    shut.clear()
+    assert desk.send("close", "k-1", account="a").status_code == 201
+    if where == "decorator, afterwards":
+        assert_refused(desk.send("pay", headers=dict(headers), account="a"), "response_unavailable")
+    else:
+        first = desk.send("pay", headers=dict(headers), account="a")
+        assert_repeated(desk.send("pay", headers=dict(headers), account="a"), first)
 
 
 def test_the_lock_stays_until_the_decorators_above_are_done(any_store: Any) -> None:
@@ -232,6 +242,7 @@ def test_a_lock_whose_reply_was_lost_once_is_asked_for_again() -> None:
     desk = Desk({"pay": LOCK}, store)
     store.lost = 1
     assert [desk.send("pay", f"k-{n}", account="a").status_code for n in range(2)] == [201, 201]
+    assert store.lost == 0
 
 
 @pytest.mark.parametrize("ending", ["success", "exception"])
@@ -242,6 +253,7 @@ def test_where_views_run_unguarded_a_lost_lock_does_not_stay_either(ending: str)
     store.lost = 2
 
     assert desk.send("pay", "k-1", name="ends", account="a").status_code == status
+    assert store.lost == 0
     assert desk.send("pay", "k-2", account="a").status_code == 201
 
 

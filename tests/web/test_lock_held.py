@@ -147,8 +147,3 @@ def test_many_threads_on_one_entity_never_overlap(any_store: Any) -> None:
     assert overlaps(desk.ledger.entries) == []
     assert answers.entries.count("pay 201 None") == 24
     assert set(answers.entries) <= {"pay 201 None", "ask 201 None", "ask 409 locked"}
-
-
-def test_the_judge_sees_an_overlap() -> None:
-    assert overlaps(["begin a 1", "begin b 2", "end a 1", "begin a 3", "end b 2", "end a 3"]) == []
-    assert overlaps(["begin a 1", "begin a 2", "end a 1", "end a 2"]) == ["begin a 2"]
