@@ -135,6 +135,7 @@ class Content:
         """Let the framework read a body of any length, under its limits."""
         data = self._request.get_data(cache=True)
         vars(self._request)["stream"] = BytesIO(data)
+        self._copied = data  # it was read in any case, for its token or key: then it counts by its meaning, too
         return data
 
     @property
