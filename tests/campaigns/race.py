@@ -44,11 +44,11 @@ class Answer:
 class Fleet:
     """Four server processes on one store, and fifty clients with a connection each."""
 
-    def __init__(self, folder: Path, store: str) -> None:
+    def __init__(
+        self, folder: Path, store: str, app: str = "tests.apps.work:create_app()", threads: int = THREADS
+    ) -> None:
         self.ledger = Ledger(folder / "ledger")
-        argv = gunicorn_argv(
-            "tests.apps.work:create_app()", workers=PROCESSES, threads=THREADS, worker_class="gthread", preload=True
-        )
+        argv = gunicorn_argv(app, workers=PROCESSES, threads=threads, worker_class="gthread", preload=True)
         env = {"STORE": store, "LEDGER": str(folder / "ledger")}
         self.server = WebServer("gunicorn", argv, folder / "gunicorn", env)
         self._clients: list[http.client.HTTPConnection] = []
