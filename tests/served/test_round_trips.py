@@ -38,6 +38,12 @@ def shop(valkey: RedisServer) -> Flask:
         "consume": {"consume": True},
         "session": {"binding": "session", "scene": "session"},
         "callable": {"binding": lambda: "x", "scene": "callable"},
+        "key": {"source": "header"},
+        "optional": {"source": "header", "required": False},
+        "locked": {"source": "header", "lock": "form.name"},
+        "soon": {"source": "header", "interval": 60},
+        "both": {"source": "header", "lock": "form.name", "interval": 60},
+        "alone": {"interval": 60},
     }.items():
         guarded = idempotent(**options)(work)
         app.add_url_rule(f"/{name}", name, guarded, methods=["GET", "POST", "PUT", "DELETE"])
@@ -185,3 +191,39 @@ def test_a_page_of_many_tokens_fits_each_of_its_forms(shop: Flask) -> None:
     assert len(set(tokens)) == 7
     for token, first in zip(tokens, firsts, strict=True):
         assert_repeated(client.post("/replay", data={FIELD: token}), first)
+
+
+@pytest.mark.case("S10", "S13", "S21")
+@pytest.mark.parametrize(
+    ("view", "outcome", "first", "again", "other"),
+    [
+        ("key", "", 2, 1, 2),
+        ("key", "fails", 2, 2, 2),
+        ("optional", "", 2, 1, 2),
+        ("locked", "", 4, 1, 4),  # the lock is claimed and opened
+        ("locked", "fails", 4, 4, 4),
+        ("soon", "", 3, 1, 3),  # the interval passes by itself; who comes too soon gives the key back
+        ("soon", "fails", 4, 4, 4),
+        ("both", "", 5, 1, 5),
+        ("alone", "", 1, 1, 1),
+        ("alone", "fails", 2, 2, 2),
+    ],
+)
+def test_by_key_a_lock_costs_two_more_and_an_interval_one(
+    shop: Flask, trips: Any, view: str, outcome: str, first: int, again: int, other: int
+) -> None:
+    client = shop.test_client()
+    for key, expected in (("k-1", first), ("k-1", again), ("k-2", other)):
+        with trips() as count:
+            client.post(f"/{view}", data={"outcome": outcome, "name": "x"}, headers={"Idempotency-Key": key})
+        assert count == [expected], key
+
+
+@pytest.mark.case("S10")
+def test_a_key_that_is_missing_or_malformed_costs_none(shop: Flask, trips: Any) -> None:
+    client = shop.test_client()
+    with trips() as count:
+        assert_refused(client.post("/key"), "key_missing", 400)
+        assert_refused(client.post("/key", headers={"Idempotency-Key": "two words"}), "key_invalid", 400)
+        assert client.post("/optional").status_code == 200
+    assert count == [0]
