@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from flask import Response, after_this_request
@@ -134,7 +135,6 @@ class Attempt:
     def returned(self, value: Any) -> None:
         """The view returned."""
         self._judge(outcome_of(value))
-        self._leave()
 
     def raised(self, error: BaseException) -> None:
         """The view raised: an HTTPException is an answer like another, everything else a failure."""
@@ -143,7 +143,6 @@ class Attempt:
             self._judge(outcome_of_error(error))
         else:
             self._fail()
-        self._leave()
 
     def finish(self, response: Response) -> Response:
         """The answer is made: keep it, or give back a claim whose view was never entered."""
@@ -152,6 +151,8 @@ class Attempt:
         if self.refusal is not None and snapshot.REPLAYED in response.headers:
             # Flask made a streamed copy of what was raised: compression and the like treat those in another way.
             response.make_sequence()
+        if not self.entered:
+            self.extras.end(succeeded=False)
         hold = self.hold
         if hold is not None and not hold.settled:
             if carries_token(self.request):
@@ -160,7 +161,8 @@ class Attempt:
                 hold.complete(self._kept(response, self.outcome.status_code))
             elif not self.entered:
                 hold.restore()
-        self.extras.end(succeeded=self.entered)
+        # After the answer is kept: the decorators above the view may have had work to do under the lock.
+        self.extras.end(succeeded=True)
         return response
 
     def abandon(self) -> None:
@@ -241,32 +243,28 @@ class Attempt:
         return answer
 
     def _judge(self, outcome: Outcome) -> None:
-        hold, rules = self.hold, self.rules
+        rules = self.rules
         failed = outcome.status_code >= _FAILURE if rules.final is None else not rules.final(outcome)
         if (claim := self.spoken_of) is not None and claim.given_back:
-            claim.restore()
+            self._give_up(Hold.restore)
         elif not failed:
             self.outcome = outcome
-        elif rules.final is None and outcome.status_code < 500 and hold is not None:
-            hold.restore()  # a 4xx: nothing happened, whatever restore says
+        elif rules.final is None and outcome.status_code < 500:
+            self._give_up(Hold.restore)  # a 4xx: nothing happened, whatever restore says
         else:
             self._fail()
 
     def _fail(self) -> None:
-        if self.hold is None:
-            return
-        if self.rules.restore_on_error:
-            self.hold.restore()
-        else:
-            self.hold.fail()
+        self._give_up(Hold.restore if self.rules.restore_on_error else Hold.fail)
 
-    def _leave(self) -> None:
+    def _give_up(self, ending: Callable[[Hold], None]) -> None:
         """A view that failed may be called again, by a decorator that tries twice: that takes a claim of its own. The
-        lock of one that succeeded stays until its answer is made: decorators above may have work to do, too."""
-        if self.outcome is None and (self.hold is None or self.hold.settled):
-            self.extras.end(succeeded=self.hold is not None and self.hold.kept)
-            self.hold = self.answered_by = None
-            self.entered = self._asked = False
+        lock is opened before the key is free: who comes with the same key then finds nothing that is still held."""
+        self.extras.end(succeeded=self.hold is not None and self.hold.kept)
+        if self.hold is not None:
+            ending(self.hold)
+        self.hold = self.answered_by = None
+        self.entered = self._asked = False
 
     def _kept(self, response: Response, status: int) -> bytes | None:
         """Return what is kept of the answer; None if the view succeeded but no good answer came out above it."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flask_idempotent.core.record import State
 from flask_idempotent.stores.memory import MemoryStore
 from flask_idempotent.testing import FakeClock
 from tests.apps.desk import Desk, done, overlaps, until
@@ -121,6 +122,35 @@ def test_one_whose_key_was_taken_over_while_it_waited_for_a_lock_does_not_run(mo
     assert one.answer.headers["Retry-After"] == "1"
     assert desk.began("x") == 1
     assert desk.send("pay", "k-3", account="a").status_code == 201
+
+
+class Watched(MemoryStore):
+    """Does something right after a key was given back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.then: Any = None
+
+    def settle(self, claim: Any, **options: Any) -> bool:
+        settled = super().settle(claim, **options)
+        if claim.record.fingerprint and options["state"] is State.ISSUED and (then := self.then):
+            self.then = None
+            then()
+        return settled
+
+
+@pytest.mark.case("FAIL-06", "S21")
+@pytest.mark.parametrize("ending", ["failure", "rejection", "exception", "restored", "too soon"])
+def test_when_a_key_is_given_back_its_lock_and_interval_are_free_already(ending: str) -> None:
+    store, again = Watched(), []
+    desk = Desk({"pay": {**LOCK, "interval": 60}, "lock": LOCK}, store)
+    if ending == "too soon":
+        assert desk.send("pay", "k-0", account="a").status_code == 201
+    desk.steps["x"] = lambda: ENDINGS[ending][0]() if store.then else done()
+    store.then = lambda: again.append(desk.send("lock" if ending == "too soon" else "pay", "k-1", account="a"))
+
+    assert desk.send("pay", "k-1", account="a").status_code != 201
+    assert again[0].status_code == 201
 
 
 # -- crowds --------------------------------------------------------------------------------------------------------
