@@ -136,7 +136,10 @@ class Guard:
 
     def release(self, hold: Hold) -> None:
         """Give back a claim whose reply never came. It may lie in the store all the same, or come late, when a store
-        that stood still reads what was sent to it: so it is asked again once the store answers."""
+        that stood still reads what was sent to it: so it is asked again once the store answers. One that the breaker
+        refused was never sent; of these there may be thousands, while what is owed is limited."""
+        if not hold.sent:
+            return
         self._owed.append((hold, State.ISSUED))
         self._pay()
 
@@ -176,7 +179,7 @@ class Guard:
             self._listener(event)
 
     def _claim(self, hold: Hold) -> Claim | Holder | Absent:
-        terms = hold.terms
+        terms, hold.sent = hold.terms, True
         return self.store.claim(
             store_key(self.prefix, terms.digest),
             owner=hold.owner,

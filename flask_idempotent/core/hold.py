@@ -47,7 +47,18 @@ class Hold:
     :param owner: the id of this attempt.
     """
 
-    __slots__ = ("_lost", "_stands_as_done", "claim", "given_back", "guard", "kept", "owner", "settled", "terms")
+    __slots__ = (
+        "_lost",
+        "_stands_as_done",
+        "claim",
+        "given_back",
+        "guard",
+        "kept",
+        "owner",
+        "sent",
+        "settled",
+        "terms",
+    )
 
     def __init__(self, guard: Guard, terms: Terms, owner: str) -> None:
         self.guard = guard
@@ -55,6 +66,7 @@ class Hold:
         self.owner = owner
         self.claim: Claim | None = None
         self.kept = False
+        self.sent = False
         self.given_back = False
         self.settled = False
         self._stands_as_done = terms.consume

@@ -141,7 +141,9 @@ def test_to_extend_is_to_run_for_another_lease_and_life(bench: Bench) -> None:
 def test_an_owner_whose_claim_was_never_confirmed_is_known_by_its_id(bench: Bench) -> None:
     unconfirmed = Claim(KEY, Record(State.RUNNING, owner="anna"))
     for ending in (Hold.complete, Hold.extend, Hold.release):
-        ending(Hold(bench.guard, TERMS, "anna"))
+        hold = Hold(bench.guard, TERMS, "anna")
+        hold.sent = True
+        ending(hold)
     assert [asked[1] for asked in bench.store.asked] == [unconfirmed] * 3
     assert bench.store.asked[-1][2] == {"state": State.ISSUED, "hold": 0, "ttl": 50}
 
@@ -233,7 +235,7 @@ def test_a_duplicate_shows_the_record(
 def test_a_new_hold_has_happened_to_nobody(bench: Bench) -> None:
     hold = Hold(bench.guard, TERMS, "anna")
     assert (hold.claim, hold.fence) == (None, 0)
-    assert (hold.kept, hold.given_back, hold.settled) == (False, False, False)
+    assert (hold.sent, hold.kept, hold.given_back, hold.settled) == (False, False, False, False)
 
 
 @pytest.mark.parametrize("ending", [Hold.complete, Hold.restore, Hold.fail, Hold.release])
