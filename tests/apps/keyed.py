@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from flask import Flask, request
+from flask import Flask, Response, request
 
 from flask_idempotent import Idempotency, idempotent
 from tests.apps import off_switch, switched_off
@@ -53,10 +54,23 @@ def create_app() -> Flask:
             raise RuntimeError("the view fails")
         return {"name": request.form["name"], "by": os.getpid(), "at": time.time_ns()}, 201
 
+    @app.post("/stream")
+    @idempotent(source="header")
+    def stream() -> Response:
+        ledger.add(f"begin - {request.form['name']} {os.getpid()}")
+        return Response(chunks(), 201)
+
     for name, options in VIEWS.items():
         guarded = idempotent(source=("header", "param"), name="key", **options)(work)
         app.add_url_rule(f"/{name}", name, guarded, methods=["POST"])
     return app
+
+
+def chunks() -> Iterator[str]:
+    for number in range(5):
+        if number == 2:
+            raise RuntimeError("the disk is gone")
+        yield f"chunk {number}, "
 
 
 def pass_gate(name: str | None) -> None:

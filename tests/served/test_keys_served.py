@@ -202,6 +202,15 @@ def test_a_client_that_hangs_up_does_not_undo_what_was_done(site: Site, how: str
     assert len(site.marks("begin", key)) == 1
 
 
+@pytest.mark.case("FAIL-07")
+def test_a_body_that_breaks_off_is_never_replayed_as_if_it_were_whole(site: Site) -> None:
+    with pytest.raises(requests.exceptions.ChunkedEncodingError):  # it never ended
+        site.send("stream", "breaks-off")
+    for _ in range(3):
+        assert_refused(site.send("stream", "breaks-off"), "response_unavailable")
+    assert len(site.marks("begin", "breaks-off")) == 1
+
+
 @pytest.mark.case("FAIL-06")
 def test_a_retry_while_the_first_is_failing_is_refused_and_the_next_goes_through(site: Site) -> None:
     with site.at_work("replay", "fails", fails=True) as first:
