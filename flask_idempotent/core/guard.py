@@ -99,10 +99,10 @@ class Guard:
             ``lost``, to be released at the end.
         """
         hold = Hold(self, terms, new_owner())
-        deadline = time.monotonic() + wait if wait > 0 else 0.0
+        deadline = time.monotonic() + wait
         try:
             answer = self._ask_twice(lambda: self._claim(hold))
-            if deadline and isinstance(answer, Holder):
+            if isinstance(answer, Holder):
                 answer = self._wait(hold, answer, deadline)
         except StoreUnavailable as error:
             self.tell("store_unavailable", terms, reason=error.describe())

@@ -40,6 +40,7 @@ def test_who_finds_it_held_is_told_for_how_long(bench: Bench, kind: str, passed:
 @pytest.mark.case("S13")
 def test_when_its_lease_is_over_another_scene_may_have_the_lock(bench: Bench) -> None:
     first = claim(bench, "lock", scene="one")
+    assert bench.record.scene == ""
     bench.clock.advance(10)
     second = claim(bench, "lock", scene="another")
     assert second.fence > first.fence

@@ -214,6 +214,16 @@ def test_waiters_look_often_at_first_then_seldom_and_not_together(queue: Queue) 
     assert seen[0][:5] != seen[1][:5]
 
 
+def test_each_pause_is_twice_the_last_one_up_to_a_quarter_of_a_second(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flask_idempotent.core.guard.random.uniform", lambda low, high: (low + high) / 2)
+    queue.come(0, lease=1000)
+    with pytest.raises(InProgress):
+        queue.come(1)
+    assert queue.slept == pytest.approx([0.02, 0.04, 0.08, 0.16, 0.25, 0.25, 0.2])
+
+
 def test_a_key_that_changes_hands_all_the_time_holds_nobody_beyond_the_limit(queue: Queue) -> None:
     hands = [queue.come(0)]
 
