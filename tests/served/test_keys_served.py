@@ -159,6 +159,23 @@ def test_over_four_processes_two_of_one_entity_never_overlap(fleet: Fleet) -> No
     assert len({entry.split()[-1] for entry in entries}) == race.PROCESSES
 
 
+@pytest.fixture(scope="module", params=["valkey81", "redis62", "redis82"])
+def other_fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    server: RedisServer = request.getfixturevalue(f"svc_{request.param}")
+    folder = tmp_path_factory.mktemp("other-fleet")
+    with Fleet(folder, server.url, APP, threads=race.CLIENTS).running() as running:
+        yield running
+
+
+@pytest.mark.case("RACE-01", "S10")
+def test_so_it_is_on_every_other_server(other_fleet: Fleet) -> None:
+    answers, runs = rush(other_fleet, "replay", "replay", 0.3)
+    assert race.complaints("replay", answers, runs) == []
+    answers, runs = rush(other_fleet, "wait", "wait", 0.3)
+    assert runs == 1
+    assert {(answer.status, answer.body) for answer in answers} == {(201, answers[0].body)}
+
+
 def test_the_judge_sees_an_overlap() -> None:
     assert overlaps(["begin a 1", "begin b 2", "end a 1", "begin a 3", "end b 2", "end a 3"]) == []
     assert overlaps(["begin a 1", "begin a 2", "end a 1", "end a 2"]) == ["begin a 2"]
