@@ -45,7 +45,7 @@ def _of_asking(rules: Any, environ: Callable[[], dict[str, Any]]) -> Iterator[Pa
         return Content(request, rules.max_body)
 
     yield "the attempt, and its place in the request", lambda: Attempt(rules, request)
-    yield "the token: header, spelling", lambda: tokens.find(("header",), request, rules.token_header, "", content())
+    yield "the token: header, spelling", lambda: tokens.find(("header",), request, rules.token_environ, "", content())
     yield "the token: digest", lambda: sources.token_digest("0" * 32)
     yield "the binding: address", lambda: rules.bindings.of("ip", request, lambda: None)
     yield "the fingerprint of the JSON", lambda: content().fingerprint(token_fields=("a", "b"))

@@ -151,6 +151,7 @@ class AppState:
             principal=mark.principal or settings.principal,
             final=mark.final,
             token_header=settings.token_header,
+            token_environ="HTTP_" + settings.token_header.upper().replace("-", "_"),
             token_field=settings.token_field,
             token_locations=settings.token_locations,
             csrf_field=self.app.config.get("WTF_CSRF_FIELD_NAME", "csrf_token"),

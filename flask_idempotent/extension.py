@@ -15,7 +15,8 @@ from .core.guard import Guard
 from .core.ids import new_token
 from .core.keys import SCENE
 from .web.attempt import Attempt, abandon
-from .web.cache import last_word, note_token
+from .web.cache import note_token
+from .web.lastword import have_last_word
 from .web.look import expect
 from .web.markup import TokenInput
 from .web.present import present
@@ -55,7 +56,6 @@ class Idempotency:
         app.extensions[EXTENSION] = state
         expect(app)
         app.before_request(state.hook())
-        app.after_request_funcs.setdefault(None, []).insert(0, last_word)
         app.teardown_request(abandon)
         message_flashed.connect(_note_flash, app)
         _add_helper(app)
@@ -120,6 +120,7 @@ def _recorded_if_possible(state: AppState, scene: str, ttl: float) -> str:
         return new_token()
     state.look()
     note_token()
+    have_last_word()
     if request.method == "HEAD" or getattr(present(), _STORE_DOWN, False):
         return new_token()
     try:

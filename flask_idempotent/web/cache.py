@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from flask import Response
 
-from .crossorigin import expose, shows_replay
 from .present import present
 
 _ATTRIBUTE: Final = "_idempotency_token_rendered"
@@ -20,15 +19,6 @@ def note_token() -> None:
 def carries_token(request: Any) -> bool:
     """Return whether a token was put into the answer of a request."""
     return getattr(request, _ATTRIBUTE, False)
-
-
-def last_word(response: Response) -> Response:
-    """Stands first among the app's after-request hooks, and so runs last: a rule of the app's for all its pages, set in
-    a hook, must not share a token either; and what other origins may read of a replay, CORS hooks have said by then."""
-    request = present()
-    if shows_replay(request):
-        expose(response)
-    return keep_private(response) if carries_token(request) else response
 
 
 def keep_private(response: Response) -> Response:

@@ -11,6 +11,7 @@ from werkzeug.exceptions import HTTPException
 from ..core.errors import Duplicate, IdempotencyError, InProgress, RecordInvalid, ResponseUnavailable
 from . import snapshot
 from .crossorigin import note_replay
+from .lastword import have_last_word
 from .principals import warn_of_guess
 from .problems import as_http
 from .rules import Rules
@@ -74,6 +75,7 @@ def _replayed(refusal: HTTPException) -> HTTPException:
 
 def _response(kept: snapshot.Snapshot) -> Response:
     _flash_again(kept.flashes)
+    have_last_word()
     return note_replay(snapshot.to_response(kept, current_app.response_class))
 
 

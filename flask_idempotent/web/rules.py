@@ -43,6 +43,7 @@ class Rules:
     principal: Callable[[], Any] | None
     final: Callable[[Any], bool] | None
     token_header: str
+    token_environ: str
     token_field: str
     token_locations: tuple[str, ...]
     csrf_field: str

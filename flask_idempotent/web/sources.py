@@ -45,7 +45,7 @@ def find(rules: Rules, request: Request, content: Content, whose: Callable[[], s
     for source in rules.sources:
         try:
             if source == "token":
-                token = tokens.find(rules.token_locations, request, rules.token_header, rules.token_field, content)
+                token = tokens.find(rules.token_locations, request, rules.token_environ, rules.token_field, content)
                 return Found(token_digest(token), True)
             key = _FINDERS[source](rules, request, content)
             return Found(key_digest(scope(rules, request, whose()), key), False)

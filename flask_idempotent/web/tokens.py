@@ -14,6 +14,7 @@ from .content import Content
 def find(locations: Sequence[str], request: Request, header: str, field: str, content: Content) -> str:
     """Return the token in its one spelling: the first place in the order given counts.
 
+    :param header: the header's key in the WSGI environment.
     :raises TokenMissing: no place holds one; an empty value counts as none.
     :raises TokenInvalid: the first place that holds one holds something malformed, or two of them.
     """
@@ -31,7 +32,7 @@ def find(locations: Sequence[str], request: Request, header: str, field: str, co
 def _values(location: str, request: Request, header: str, field: str, content: Content) -> list[str]:
     if location == "header":
         # A server joins lines of one name with commas; so one that comes twice is malformed.
-        return [request.environ.get("HTTP_" + header.upper().replace("-", "_"), "")]
+        return [request.environ.get(header, "")]
     if location == "form":
         return content.values(field)
     if location == "query":

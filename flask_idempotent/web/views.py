@@ -10,6 +10,7 @@ from flask import Response, jsonify, request
 from ..core.errors import SceneInvalid, StoreUnavailable
 from ..core.keys import SCENE
 from .cache import note_token
+from .lastword import have_last_word
 from .problems import Answers, as_http
 
 Issue = Callable[[str], tuple[str, float]]
@@ -29,6 +30,7 @@ def token_view(issue: Issue, answers: Answers, field: str, header: str) -> Calla
         if len(scenes) > 1 or (scene and not SCENE.fullmatch(scene)):
             raise as_http(SceneInvalid(), answers)
         note_token()
+        have_last_word()
         try:
             token, expires_in = issue(scene)
         except StoreUnavailable as error:

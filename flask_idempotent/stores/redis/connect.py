@@ -43,9 +43,18 @@ class LeanClient(redis.Redis):
             self.connection_pool.release(connection)
 
 
-def _asked(connection: Any, command: tuple[Any, ...]) -> Any:
-    connection.send_command(*command)
+def _asked(connection: Any, command: tuple[bytes | int | str, ...]) -> Any:
+    connection.send_packed_command([_packed(command)])
     return connection.read_response(disable_decoding=True)
+
+
+def _packed(command: tuple[bytes | int | str, ...]) -> bytes:
+    """Return a command as the protocol writes it: an array of bulk strings, each after its length in bytes."""
+    parts = [b"*%d\r\n" % len(command)]
+    for part in command:
+        data = part if isinstance(part, bytes) else str(part).encode()
+        parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
+    return b"".join(parts)
 
 
 def client_from_url(url: str) -> LeanClient:
