@@ -122,6 +122,7 @@ class AppState:
         """Complete a mark by the app's settings."""
         settings = self.settings
         policy = mark.on_duplicate or settings.on_duplicate
+        key_header = (mark.name if "param" not in mark.sources else None) or settings.key_header
         return Rules(
             guard=self.guards_by_name[mark.store],
             bindings=self.bindings,
@@ -130,7 +131,8 @@ class AppState:
             scene_given=mark.scene is not None,
             outermost=made_by(self.app.view_functions.get(endpoint)) is mark,
             sources=mark.sources,
-            key_header=(mark.name if "param" not in mark.sources else None) or settings.key_header,
+            key_header=key_header,
+            key_environ=_in_environ(key_header),
             key_param=mark.name or "idempotency_key",
             key=mark.key,
             key_ttl=mark.ttl or settings.result_ttl,
@@ -151,7 +153,7 @@ class AppState:
             principal=mark.principal or settings.principal,
             final=mark.final,
             token_header=settings.token_header,
-            token_environ="HTTP_" + settings.token_header.upper().replace("-", "_"),
+            token_environ=_in_environ(settings.token_header),
             token_field=settings.token_field,
             token_locations=settings.token_locations,
             csrf_field=self.app.config.get("WTF_CSRF_FIELD_NAME", "csrf_token"),
@@ -241,6 +243,11 @@ class AppState:
             "IDEMPOTENCY_STORE is memory:// and the server runs several processes: a duplicate that reaches another "
             "process runs again. Use a store that they share, for example redis://."
         )
+
+
+def _in_environ(header: str) -> str:
+    """Return a header's key in the WSGI environment (PEP 3333)."""
+    return "HTTP_" + header.upper().replace("-", "_")
 
 
 def _store(name: str, value: Any, prefix: str) -> Store:

@@ -148,4 +148,4 @@ def _add_helper(app: Flask) -> None:
         environment.globals[HELPER] = idempotency_token
         return environment
 
-    app.create_jinja_environment = create_with_helper  # type: ignore[method-assign]
+    app.create_jinja_environment = create_with_helper  # type: ignore[method-assign]  # no other place is as late

@@ -203,7 +203,7 @@ class Guard:
             if left <= 0:
                 break
             # When its lease is over, the claim may be taken over.
-            time.sleep(min(left, pause * random.uniform(0.5, 1.5), max(asked.seconds_left, _FIRST_PAUSE)))  # noqa: S311
+            time.sleep(min(left, pause * random.uniform(0.5, 1.5), max(asked.seconds_left, _FIRST_PAUSE)))  # noqa: S311  # no secret
             pause = min(2 * pause, _LONGEST_PAUSE)
             asked = self._ask_twice(lambda: self._claim(hold))
         return asked

@@ -16,9 +16,8 @@ from .look import Seen
 from .marks import Mark, View, layers, mark_of
 from .publish import served
 from .rules import Rules
+from .sources import SPOKEN_OF
 
-_REQUEST: Final = ("json", "form", "args", "headers")
-"""What expressions may speak of beside the view's arguments."""
 _SHORTEST_LEASE: Final = 5.0
 """Seconds. The heartbeat has half of a lease for its news; a pause of the machine or the network may take as long."""
 _LONGEST_WAIT: Final = 30.0
@@ -94,9 +93,9 @@ def _of_view(mark: Mark, rule: Rule, rules: Rules) -> Iterator[str]:
 
 def _of_option(option: str, asked: Any, rule: Rule) -> Iterator[str]:
     if isinstance(asked, Expression):
-        for name in sorted(asked.names.difference(_REQUEST, rule.arguments)):
+        for name in sorted(asked.names.difference(SPOKEN_OF, rule.arguments)):
             yield (
-                f"{option} speaks of {name!r}, which is neither {', '.join(_REQUEST)} nor an argument of the "
+                f"{option} speaks of {name!r}, which is neither {', '.join(SPOKEN_OF)} nor an argument of the "
                 f"view under {rule.rule}: it is missing in every request."
             )
     elif callable(asked) and not _takes(asked, rule.arguments):

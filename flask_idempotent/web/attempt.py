@@ -14,13 +14,14 @@ from ..core.hold import Hold, Terms
 from ..core.keys import digest
 from . import policies, principals, snapshot, sources
 from .cache import carries_token, keep_private
-from .content import Content, drain
+from .content import Content
 from .extras import Extras
 from .keeping import kept
 from .outcome import Outcome, outcome_of, outcome_of_error
 from .present import present
 from .problems import as_http
 from .rules import Rules
+from .unread import drain
 
 _ATTRIBUTE: Final = "_idempotency_attempt"
 _FAILURE: Final = 400
@@ -98,7 +99,8 @@ class Attempt:
         """Return the verified principal; asked for once, in the wrapper, when the app knows who is there."""
         if self._verified is _UNASKED:
             self._verified = principals.verified_principal(self.rules.principal)
-        return self._verified  # type: ignore[no-any-return]
+        verified: str | None = self._verified
+        return verified
 
     def claim(self) -> None:
         """Claim; a refusal waits until the view would have run."""

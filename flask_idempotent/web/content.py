@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from flask import Request
 from werkzeug.datastructures import MultiDict
-from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
+from werkzeug.exceptions import ClientDisconnected
 from werkzeug.wsgi import LimitedStream
 
 from ..core.fingerprint import canonical_json, fingerprint
@@ -143,7 +143,8 @@ class Content:
         """The body's bytes; None if they are too many, of unknown number, or were read away."""
         if self._copied is _UNREAD:
             self._copied = self._read_copy()
-        return self._copied  # type: ignore[no-any-return]
+        copied: bytes | None = self._copied
+        return copied
 
     def _read_copy(self) -> bytes | None:
         if not self._fits:
@@ -175,7 +176,8 @@ class Content:
         """The form; None if it is none or cannot be parsed."""
         if self._parsed is _UNREAD:
             self._parsed = self._parse() if self._is_form else None
-        return self._parsed  # type: ignore[no-any-return]
+        parsed: forms.Form | None = self._parsed
+        return parsed
 
     def _parse(self) -> forms.Form | None:
         request = self._request
@@ -208,12 +210,6 @@ def _is_unread(stream: object) -> bool:
     return isinstance(stream, LimitedStream) and stream.tell() == 0
 
 
-def _is_buffer(stream: object) -> bool:
-    """Tell a body that was received whole, in memory or in a file, from a socket."""
-    seekable = getattr(stream, "seekable", None)
-    return callable(seekable) and bool(seekable())
-
-
 def _read_exactly(length: int, stream: IO[bytes]) -> bytes:
     """Return that many bytes, or fewer if the stream ends before.
 
@@ -227,43 +223,3 @@ def _read_exactly(length: int, stream: IO[bytes]) -> bytes:
     except (OSError, ValueError):
         raise ClientDisconnected() from None
     return b"".join(chunks)
-
-
-def drain(request: Request, limit: int = 16 * 1024 * 1024) -> bool:
-    """Read and drop a body that nobody has read, so that the client gets to see the answer.
-
-    :param limit: as many bytes at most.
-    :returns: False if more is left; the connection has to be closed then.
-    """
-    if request.method in _BODILESS:
-        return True  # a length may be announced that never comes
-    environ, stream = request.environ, vars(request).get("stream")
-    if _is_buffer(environ["wsgi.input"]):
-        return True  # our copy or the server's: nothing waits on the wire (waitress refuses "Connection: close")
-    if stream is None:
-        stream = _remaining(request)
-        if stream is None:
-            return "HTTP_TRANSFER_ENCODING" not in environ
-        vars(request)["stream"] = BytesIO()  # a hook that still asks finds nothing, and does not wait for it
-    return _drop(stream, limit)
-
-
-def _remaining(request: Request) -> Any:
-    """Return the unread body as a stream that ends; None if its end cannot be told."""
-    source = request.environ["wsgi.input"]
-    if "wsgi.input_terminated" in request.environ:
-        return source
-    length = request.content_length
-    return None if length is None else LimitedStream(source, length)
-
-
-def _drop(stream: IO[bytes], limit: int) -> bool:
-    try:
-        while limit > 0:
-            data = stream.read(min(_CHUNK, limit))
-            if not data:
-                return True
-            limit -= len(data)
-        return not stream.read(1)
-    except (OSError, ValueError, ClientDisconnected, RequestEntityTooLarge):
-        return False

@@ -23,6 +23,7 @@ class Rules:
     outermost: bool
     sources: tuple[str, ...]
     key_header: str
+    key_environ: str
     key_param: str
     key: Any
     key_ttl: float

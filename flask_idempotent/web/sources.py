@@ -65,7 +65,7 @@ def scope(rules: Rules, request: Request, whose: str) -> tuple[str, ...]:
 
 def _in_header(rules: Rules, request: Request, _: Content) -> str:
     # A server joins lines of one name with commas, which no key has outside of quotes.
-    value: str = request.environ.get("HTTP_" + rules.key_header.upper().replace("-", "_"), "")
+    value: str = request.environ.get(rules.key_environ, "")
     if not value.strip(" \t"):
         raise KeyMissing(f"This operation needs an idempotency key, in the header {rules.key_header}.")
     return header_key(value)
@@ -104,11 +104,11 @@ def computed(asked: Any, name: str, request: Request, content: Content) -> str:
     arguments = request.view_args or {}
     if not isinstance(asked, Expression):
         return key_text(asked(**arguments), name)
-    named = {of: read(request, content) for of, read in _SPOKEN_OF.items() if of in asked.names}
+    named = {of: read(request, content) for of, read in SPOKEN_OF.items() if of in asked.names}
     return asked.key({**named, **arguments})
 
 
-_SPOKEN_OF: Final[dict[str, Callable[[Request, Content], Any]]] = {
+SPOKEN_OF: Final[dict[str, Callable[[Request, Content], Any]]] = {
     "json": lambda _, content: content.json(),
     "form": lambda _, content: content.form(),
     "args": lambda request, _: request.args,

@@ -7,7 +7,8 @@ from typing import Any
 
 from flask import Flask, Response, g, request
 
-from flask_idempotent.web.content import Content, drain
+from flask_idempotent.web.content import Content
+from flask_idempotent.web.unread import drain
 
 URLENCODED = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data; boundary=b"

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from werkzeug.exceptions import ClientDisconnected, HTTPException, RequestEntityTooLarge
 
-from flask_idempotent.web.content import Content, drain
+from flask_idempotent.web.content import Content
+from flask_idempotent.web.unread import drain
 from tests.apps.reader import JSON, MULTIPART, URLENCODED, multipart
 
 

@@ -24,7 +24,7 @@ class LeanClient(redis.Redis):
         """Send one command and return its reply undecoded, as ``execute_command`` does with ``NEVER_DECODE``."""
         if redis.Redis.execute_command is not _USUAL_WAY:
             # A tracer watches over it.
-            return self.execute_command(*command, NEVER_DECODE=True)  # type: ignore[no-untyped-call]
+            return self.execute_command(*command, NEVER_DECODE=True)  # type: ignore[no-untyped-call]  # redis-py has no types for it
         connection: Any = self.connection_pool.get_connection()
         try:
             try:
