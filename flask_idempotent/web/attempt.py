@@ -170,10 +170,8 @@ class Attempt:
     def abandon(self) -> None:
         """The net under :meth:`finish`, which is skipped when an error is propagated; a claim without a reply ends
         here."""
-        lost = getattr(self.refusal, "lost", None)
-        if lost is not None and self.outcome is None:
-            # Costs no time: after a slow failure the breaker is open, and it is released when the store answers again.
-            lost.release()
+        if self.outcome is None:
+            self._release_lost()
         hold = self.hold
         if hold is not None and not hold.settled:
             if self.entered:
@@ -265,8 +263,16 @@ class Attempt:
         self.extras.end(succeeded=self.hold is not None and self.hold.kept)
         if self.hold is not None:
             ending(self.hold)
-        self.hold = self.answered_by = None
-        self.entered = self._asked = False
+        self._release_lost()
+        self.hold = self.answered_by = self.refusal = None
+        self.entered = self._asked = self._unguarded = False
+
+    def _release_lost(self) -> None:
+        """Give back a claim without a reply. Costs no time: after a slow failure the breaker is open, and it is
+        released when the store answers again."""
+        lost = getattr(self.refusal, "lost", None)
+        if lost is not None:
+            lost.release()
 
     def _kept(self, response: Response, status: int) -> bytes | None:
         """Return what is kept of the answer; None if the view succeeded but no good answer came out above it."""
