@@ -74,6 +74,8 @@ class Idempotency:
 
         :param scene: the operation that it is for; any if left out.
         :param ttl: its life in seconds.
+        :raises ValueError: ``ttl`` is no positive time.
+        :raises RuntimeError: the app is misconfigured.
         """
         return idempotency_token(scene, ttl=ttl).value
 
@@ -105,6 +107,7 @@ def idempotency_token(scene: str | None = None, *, ttl: Any = None) -> TokenInpu
 
     :param scene: the operation that the token is for; any if left out.
     :param ttl: its life in seconds; ``IDEMPOTENCY_TOKEN_TTL`` if left out.
+    :raises ValueError: ``ttl`` is no positive time.
     :raises RuntimeError: the app is misconfigured.
     """
     state = state_of(current_app)

@@ -48,7 +48,8 @@ class CurrentClaim:
         """The work goes on: hold the claim for another lease from now. A heartbeat does so by itself; this is for work
         that does not let threads run.
 
-        :returns: False if the claim was lost: its lease was over, and another owner has it.
+        :returns: False if the claim was lost: its lease was over and another owner has it, or the store went back to
+            before the claim.
         """
         hold = _hold.get()
         return hold.extend() if hold is not None else True

@@ -21,7 +21,11 @@ class LeanClient(redis.Redis):
     """A client with a shorter way to send a command: what redis-py does around one takes longer than the store."""
 
     def ask(self, *command: bytes | int | str) -> Any:
-        """Send one command and return its reply undecoded, as ``execute_command`` does with ``NEVER_DECODE``."""
+        """Send one command and return its reply undecoded, as ``execute_command`` does with ``NEVER_DECODE``.
+
+        :raises redis.exceptions.RedisError: what the server answered, or that it did not answer within the time-out, or
+            twice that the connection broke.
+        """
         if redis.Redis.execute_command is not _USUAL_WAY:
             # A tracer watches over it.
             return self.execute_command(*command, NEVER_DECODE=True)  # type: ignore[no-untyped-call]  # redis-py has no types for it
