@@ -1,16 +1,13 @@
 -- Record a token. One that is there already stays: a late copy of the command must not revive it.
 --
 -- KEYS[1]  the record
--- ARGV     binding, scene, ttl (microseconds)
+-- ARGV     ttl (microseconds), the texts packed from the first length on
 -- Reply    1
 
 local key, now = KEYS[1], clock()
-local ends = now + tonumber(ARGV[3])
-local token = {
-  state = 'i', fence = 0, held = 0, expires = ends, issued = ends,
-  owner = '', binding = ARGV[1], scene = ARGV[2], fingerprint = '',
-}
-if not write(key, token, 'NX') and read(key, now) == nil then
-  write(key, token)
+local ends = now + ARGV[1]
+local text = string.format('1i0%016.0f', ends) .. ARGV[2]
+if not put(key, text, ends, 'NX') and read(fetch(key), now) == nil then
+  put(key, text, ends)
 end
 return 1

@@ -19,10 +19,20 @@ def text(value: str) -> bytes:
     return value.encode("utf-8", "surrogatepass")
 
 
+def texts(owner: bytes, binding: bytes, scene: bytes, fingerprint: bytes, result: bytes | None = None) -> bytes:
+    """Return the end of a packed record: from the first length on."""
+    lengths = b",".join([b"%d" % len(part) if part else b"" for part in (owner, binding, scene, fingerprint)])
+    size = b"" if result is None else b"%d" % len(result)
+    return b",%b,%b\n%b%b%b%b%b" % (lengths, size, owner, binding, scene, fingerprint, result or b"")
+
+
+def flags(*, takeover: bool, taken: bool = False, consumed: bool = False) -> bytes:
+    """Return the digit that holds them."""
+    return b"%d" % ((not takeover) * _STAYS + taken * _TAKEN + consumed * _CONSUMED)
+
+
 def pack(record: Record) -> bytes:
     """Return the packed form."""
-    texts = [text(part) for part in (record.owner, record.binding, record.scene, record.fingerprint)]
-    flags = (not record.takeover) * _STAYS + record.taken * _TAKEN + record.consumed * _CONSUMED
     moments = [record.expires_at, record.issued_until] if record.issued_until else [record.expires_at]
     if record.state is State.ISSUED:
         moments = [record.fence, record.issued_until] if record.fence else [record.issued_until]
@@ -30,10 +40,17 @@ def pack(record: Record) -> bytes:
         moments = [record.fence, record.held_until, *moments]
     else:
         moments = [record.fence, *moments]
-    lengths = [b"%d" % len(part) if part else b"" for part in texts]
-    lengths.append(b"" if record.result is None else b"%d" % len(record.result))
-    head = b"1%b%d%b,%b\n" % (LETTERS[record.state], flags, b"".join(map(_digits, moments)), b",".join(lengths))
-    return b"".join([head, *texts, record.result or b""])
+    return b"1%b%b%b%b" % (
+        LETTERS[record.state],
+        flags(takeover=record.takeover, taken=record.taken, consumed=record.consumed),
+        b"".join(map(_digits, moments)),
+        texts(*map(text, (record.owner, record.binding, record.scene, record.fingerprint)), record.result),
+    )
+
+
+def packed(claim: Claim) -> bytes:
+    """Return the packed form of a claim's record."""
+    return claim.packed if isinstance(claim, PackedClaim) else pack(claim.record)
 
 
 class PackedClaim(Claim):
@@ -44,19 +61,19 @@ class PackedClaim(Claim):
     :param packed: the record as the claim left it.
     """
 
-    __slots__ = ("_owner", "_packed")
+    __slots__ = ("_owner", "packed")
     _owner: str
-    _packed: bytes
+    packed: bytes
 
     def __init__(self, key: str, owner: str, packed: bytes) -> None:
         object.__setattr__(self, "key", key)  # claims are frozen
         object.__setattr__(self, "_owner", owner)
-        object.__setattr__(self, "_packed", packed)
+        object.__setattr__(self, "packed", packed)
 
     @property
     def record(self) -> Record:  # a slot there
         """The record as the claim left it."""
-        return unpack(self._packed)
+        return unpack(self.packed)
 
     @property
     def owner(self) -> str:
@@ -66,7 +83,7 @@ class PackedClaim(Claim):
     @property
     def taken(self) -> bool:
         """Whether an earlier owner, who let its lease pass, lost the key to this claim."""
-        return bool(int(self._packed[2:3]) & _TAKEN)
+        return bool(int(self.packed[2:3]) & _TAKEN)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Claim) and (self.key, self.record) == (other.key, other.record)

@@ -49,8 +49,7 @@ local function parse(text)
     return nil
   end
   return {
-    state = state, fence = fence, held = held, expires = expires, issued = issued == '' and 0 or issued + 0,
-    stays = flags % 2 == 1, taken = flags % 4 > 1, consumed = flags > '3',
+    state = state, flags = flags, fence = fence, held = held, expires = expires, issued = issued,
     owner = string.sub(text, at, owner - 1),
     binding = string.sub(text, owner, binding - 1),
     scene = string.sub(text, binding, scene - 1),
@@ -59,25 +58,22 @@ local function parse(text)
   }
 end
 
+local function moments(state, fence, held, expires)
+  if state == 'r' then return string.format('%016.0f%016.0f%016.0f', fence, held, expires) end
+  if state == 'i' then return fence > 0 and string.format('%016.0f', fence) or '' end
+  return string.format('%016.0f%016.0f', fence, expires)
+end
+
 local function size(text)
   return text == '' and '' or #text
 end
 
 local function pack(r)
-  local state, run = r.state
-  if state == 'r' then
-    run = string.format('%016.0f%016.0f%016.0f', r.fence, r.held, r.expires)
-  elseif state == 'i' then
-    run = r.fence > 0 and string.format('%016.0f', r.fence) or ''
-  else
-    run = string.format('%016.0f%016.0f', r.fence, r.expires)
-  end
-  if r.issued > 0 then run = run .. string.format('%016.0f', r.issued) end
-  local flags = (r.stays and 1 or 0) + (r.taken and 2 or 0) + (r.consumed and 4 or 0)
+  local run = moments(r.state, r.fence, r.held, r.expires) .. r.issued
   local lengths = size(r.owner) .. ',' .. size(r.binding) .. ',' .. size(r.scene) .. ',' .. size(r.fingerprint) .. ','
+  if r.result then lengths = lengths .. #r.result end
   local texts = r.owner .. r.binding .. r.scene .. r.fingerprint
-  if not r.result then return '1' .. state .. flags .. run .. ',' .. lengths .. '\n' .. texts end
-  return '1' .. state .. flags .. run .. ',' .. lengths .. #r.result .. '\n' .. texts .. r.result
+  return '1' .. r.state .. r.flags .. run .. ',' .. lengths .. '\n' .. texts .. (r.result or '')
 end
 
 -- The server's clock in microseconds.
@@ -86,28 +82,38 @@ local function clock()
   return time[1] * 1000000 + time[2]
 end
 
--- The live record under a key and its packed form; nil if there is none; false and '' if it is damaged, which a value
--- of another type is, too. The server drops records by the millisecond, expired is absent to the microsecond.
-local function read(key, now)
+-- The value under a key: false if there is none. A value of another type reads as damaged, as '' does.
+local function fetch(key)
   local text = redis.pcall('GET', key)
   if type(text) == 'table' then
-    if string.find(tostring(text.err), 'WRONGTYPE', 1, true) then return false, '' end
+    if string.find(tostring(text.err), 'WRONGTYPE', 1, true) then return '' end
     redis.call('GET', key) -- raises it
   end
+  return text
+end
+
+-- The live record; nil if there is none, false if it is damaged. The server drops records by the millisecond, expired is
+-- absent to the microsecond.
+local function read(text, now)
   if not text then return nil end
   local record = parse(text)
-  if not record then return false, text end
+  if not record then return false end
   if now >= record.expires then return nil end
-  return record, text
+  return record
 end
 
 -- Value and end in one command; the server's end is the next whole millisecond.
-local function write(key, record, ...)
+local function put(key, text, expires, ...)
+  return redis.call('SET', key, text, 'PXAT', string.format('%.0f', math.ceil(expires / 1000)), ...)
+end
+
+local function write(key, record)
   local text = pack(record)
-  return redis.call('SET', key, text, 'PXAT', string.format('%.0f', math.ceil(record.expires / 1000)), ...), text
+  put(key, text, record.expires)
+  return text
 end
 
 -- A token lives to its own end, a key for its ttl; never less than it had, never less than two leases.
-local function end_of_claim(record, now, lease, ttl)
-  return math.max(record.issued > 0 and record.issued or now + ttl, record.expires, now + 2 * lease)
+local function end_of_claim(issued, expires, now, lease, ttl)
+  return math.max(issued == '' and now + ttl or issued + 0, expires, now + 2 * lease)
 end

@@ -18,10 +18,6 @@ from . import layout
 from .layout import LETTERS, text
 
 _LONGEST: Final = 100 * 365 * 86_400  # seconds; a longer life would leave the numbers that Lua counts exactly
-_MUST_EXIST, _STAYS, _CONSUME = 1, 2, 4
-_GONE: Final = 2
-"""What settle.lua answers when it needs the claim's record, which is left out at first: it is hardly ever needed."""
-
 _OUTAGES: Final = (
     driver.ConnectionError,
     driver.TimeoutError,
@@ -65,6 +61,9 @@ class _Script:
         return cls(body, hashlib.sha1(body, usedforsecurity=False).hexdigest().encode())
 
 
+_CLAIMED: Final = b"claimed "
+_WRITTEN_ANEW: Final = (State.DONE, State.FAILED)
+"""An effect that happened, or half happened: it is recorded even if the store has lost the claim."""
 _ISSUE, _CLAIM, _SETTLE, _GET = (_Script.load(name) for name in ("issue", "claim", "settle", "get"))
 
 
@@ -86,7 +85,7 @@ class RedisStore:
 
     def issue(self, key: str, *, binding: str, scene: str, ttl: float) -> None:
         """See :meth:`flask_idempotent.core.store.Store.issue`."""
-        self._run(_ISSUE, key, text(binding), text(scene), _duration(ttl))
+        self._run(_ISSUE, key, _duration(ttl), layout.texts(b"", text(binding), text(scene), b""))
 
     def claim(
         self,
@@ -103,31 +102,42 @@ class RedisStore:
         consume: bool = False,
     ) -> Claim | Holder | Absent:
         """See :meth:`flask_idempotent.core.store.Store.claim`."""
-        flags = must_exist * _MUST_EXIST + (not takeover) * _STAYS + consume * _CONSUME
+        who, bound, where, content = text(owner), text(binding), text(scene), text(fingerprint)
         reply: bytes = self._run(
             _CLAIM,
             key,
-            text(owner),
+            who,
             _duration(lease),
             _duration(ttl),
-            flags,
-            text(binding),
-            text(scene),
-            text(fingerprint),
+            b"1" if must_exist else b"0",
+            layout.flags(takeover=takeover, consumed=consume),
+            bound,
+            where,
+            content,
+            layout.texts(b"", bound, where, b""),
+            layout.texts(who, bound, where, content),
         )
+        if reply.startswith(_CLAIMED):
+            return layout.PackedClaim(key, owner, reply[len(_CLAIMED) :])
         word, now, packed = reply.split(b" ", 2)
-        if word == b"claimed":
-            return layout.PackedClaim(key, owner, packed)
         if word == b"absent":
             return Absent()
         return _holder(word, int(now), packed)
 
     def settle(self, claim: Claim, *, state: State, hold: float, ttl: float, result: bytes | None = None) -> bool:
         """See :meth:`flask_idempotent.core.store.Store.settle`."""
-        reply = self._settle(claim, state, hold, ttl, result, b"")
-        if reply == _GONE:
-            # Nothing was done; the second step decides anew.
-            reply = self._settle(claim, state, hold, ttl, result, layout.pack(claim.record))
+        result = result if state is State.DONE else None
+        reply = self._run(
+            _SETTLE,
+            claim.key,
+            text(claim.owner),
+            LETTERS[state],
+            _duration(hold),
+            _duration(ttl),
+            b"" if result is None else len(result),
+            result or b"",
+            layout.packed(claim) if state in _WRITTEN_ANEW else b"",
+        )
         return bool(reply)
 
     def get(self, key: str) -> Record | None:
@@ -153,19 +163,6 @@ class RedisStore:
     def purge(self) -> int:
         """Do nothing and return 0: the server removes what has expired."""
         return 0
-
-    def _settle(self, claim: Claim, state: State, hold: float, ttl: float, result: bytes | None, packed: bytes) -> Any:
-        return self._run(
-            _SETTLE,
-            claim.key,
-            text(claim.owner),
-            LETTERS[state],
-            _duration(hold),
-            _duration(ttl),
-            int(result is not None),
-            result or b"",
-            packed,
-        )
 
     def _run(self, script: _Script, key: str, *arguments: bytes | int) -> Any:
         name = text(key)
