@@ -13,6 +13,7 @@ from flask_idempotent.stores.redis import RedisStore, layout
 from tests.servers import RedisServer
 from tests.stores.redis_steps import KEY, claim, issue, made, put, raw
 
+NONE, SOON, FAR = b"0000000000000000", b"0000000000000001", b"9999999999999999"
 HAND_MADE = Claim(KEY, Record(State.RUNNING, fence=1_000_000, held_until=1_000_000, expires_at=1_000_000, owner="anna"))
 
 
@@ -37,7 +38,8 @@ class TestDamage:
 
     def test_what_the_layout_says_is_what_the_scripts_write(self, store: RedisStore) -> None:
         for packed in self.good(store):
-            assert layout.pack(layout.unpack(packed)) == packed
+            assert layout.unpack(layout.pack(layout.unpack(packed))) == layout.unpack(packed)
+            assert len(layout.pack(layout.unpack(packed))) == len(packed)
 
     def test_a_lost_or_doubled_byte_anywhere(self, redis_url: str) -> None:
         store = made(redis_url)
@@ -66,32 +68,35 @@ class TestDamage:
             b"1i0,,,,,\n",  # no end
             b"1i00000000000000000,,,,,\n",  # an end before all time
             b"1i0999999999999999,,,,,\n",  # a digit is missing
-            b"1i0999999999999999999999999999999999999999999999999,,,,,\n",  # a token that is held
-            b"1i19999999999999999,,,,,\n",  # a token with flags
-            b"1i09999999999999999,,,,1,\nf",  # a token with a fingerprint
-            b"1i09999999999999999,,,,,0\n",  # a token with a result
-            b"1r099999999999999999999999999999999,1,,,,\na",  # running, held by nothing
-            b"1r0" + b"9" * 80 + b",1,,,,\na",  # a moment too many
-            b"1r0999999999999999999999999999999999999999999999998,1,,,,\na",  # held beyond its end
-            b"1r0000000000000000100000000000000030000000000000002,1,,,,\na",  # the same, long ago
-            b"1r0999999999999999919999999999999999,1,,,,\na",  # a lost digit must not read as free
-            b"1r0999999999999999900000000000000019999999999999999,,,,,\n",  # running, nobody's
-            b"1r4999999999999999900000000000000019999999999999999,1,,,,\na",  # running and consumed
-            b"1d499999999999999999999999999999999,1,,,,1\nax",  # consumed, with a result
-            b"1d499999999999999999999999999999999,4,,,,1\nannax",  # the same, of one who asks again
-            b"1d099999999999999999999999999999999,,,,,\n",  # done by nobody
-            b"1d09999999999999999,1,,,,\na",  # done without an end
-            b"1d09999999999999999999999999999999999999999999999999999999999999999,1,,,,\na",  # done and held
-            b"1d899999999999999999999999999999999,1,,,,\na",  # unknown flags
-            b"1d899999999999999999999999999999999,4,,,,\nanna",  # the same, of one who asks again
-            b"1d099999999999999999999999999999999,1,,,,1234567890\na",  # a length beyond all bounds
-            b"1d099999999999999999999999999999999,4,,,,0000000000\nanna",  # one with ten digits, of one who asks again
-            b"1r0000000000000000100000000000000029999999999999999,0000000001,,,,\na",
-            b"1r0000000000000000100000000000000029999999999999999,1,0000000000,,,\na",
-            b"1r0000000000000000100000000000000029999999999999999,1,,0000000000,,\na",
-            b"1r0000000000000000100000000000000029999999999999999,1,,,0000000000,\na",
-            b"1d099999999999999999999999999999999,1,,,,\nab",  # more than the lengths say
-            b"1d099999999999999999999999999999999,3,,,,\nab",  # less
+            b"1i0" + 3 * FAR + b",,,,,\n",  # a token that is held
+            b"1i1" + FAR + b",,,,,\n",  # a token with flags
+            b"1i0" + FAR + b",,,,1,\nf",  # a token with a fingerprint
+            b"1i0" + FAR + b",0,,,,\n",  # a token with a result
+            b"1r0" + 3 * FAR + b",,,,,1\na",  # running, held by nothing
+            b"1r0" + 6 * FAR + b",,,,,1\na",  # a moment too many
+            b"1r0" + FAR + FAR + NONE + b"9999999999999998,,,,,1\na",  # held beyond its end
+            b"1r0" + FAR + NONE + FAR + b"9999999999999998,,,,,1\na",  # the same, by its span
+            b"1r0" + SOON + b"0000000000000002" + SOON + b"0000000000000002,,,,,1\na",  # the same, long ago
+            b"1r0" + FAR + SOON + NONE + b"999999999999999,,,,,1\na",  # a lost digit must not read as free
+            b"1r0" + FAR + SOON + NONE + FAR + b",,,,,\n",  # running, nobody's
+            b"1r4" + FAR + SOON + NONE + FAR + b",,,,,1\na",  # running and consumed
+            b"1d4" + FAR + FAR + NONE + b",1,,,,1\nax",  # consumed, with a result
+            b"1d4" + FAR + FAR + NONE + b",1,,,,4\nannax",  # the same, of one who asks again
+            b"1d0" + FAR + FAR + NONE + b",,,,,\n",  # done by nobody
+            b"1d0" + FAR + b",,,,,1\na",  # done without an end
+            b"1d0" + FAR + FAR + b",,,,,1\na",  # done without a span
+            b"1d0" + FAR + NONE + NONE + b",,,,,1\na",  # done until before all time
+            b"1d0" + 5 * FAR + b",,,,,1\na",  # done and held
+            b"1d8" + FAR + FAR + NONE + b",,,,,1\na",  # unknown flags
+            b"1d8" + FAR + FAR + NONE + b",,,,,4\nanna",  # the same, of one who asks again
+            b"1d0" + FAR + FAR + NONE + b",1234567890,,,,1\na",  # a length beyond all bounds
+            b"1d0" + FAR + FAR + NONE + b",0000000000,,,,4\nanna",  # one with ten digits, of one who asks again
+            b"1r0" + SOON + SOON + NONE + FAR + b",,0000000000,,,1\na",
+            b"1r0" + SOON + SOON + NONE + FAR + b",,,0000000000,,1\na",
+            b"1r0" + SOON + SOON + NONE + FAR + b",,,,0000000000,1\na",
+            b"1r0" + SOON + SOON + NONE + FAR + b",,,,,0000000001\na",
+            b"1d0" + FAR + FAR + NONE + b",,,,,1\nab",  # more than the lengths say
+            b"1d0" + FAR + FAR + NONE + b",,,,,3\nab",  # less
         ],
     )
     def test_what_cannot_be(self, packed: bytes, store: RedisStore) -> None:
@@ -125,7 +130,7 @@ class TestDamage:
 
     def test_a_text_that_is_no_text_is_damage_not_a_crash(self, store: RedisStore) -> None:
         claim(store, KEY)
-        put(store, raw(store).replace(b"\nannab", b"\n\xff\xfe\xfd\xfcb"))
+        put(store, raw(store).replace(b"anna", b"\xff\xfe\xfd\xfc"))
         answer = claim(store, KEY, "ben")
         assert (answer.verdict, answer.record) == (Verdict.DAMAGED, None)
         with pytest.raises(RecordInvalid):

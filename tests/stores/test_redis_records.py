@@ -172,8 +172,8 @@ def test_small_numbers_keep_their_width(state: State, store: RedisStore) -> None
 @pytest.mark.parametrize("result", [b"", b"answer"])
 def test_a_length_may_have_nine_digits(result: bytes, store: RedisStore) -> None:
     end = b"%d" % (round(time.time() + 60) * 1_000_000)
-    lengths = b"000000004,000000001,000000001,000000001,00000000%d" % len(result)
-    put(store, b"1d0" + end + end + b"," + lengths + b"\nannabsf" + result)
+    lengths = b"00000000%d,000000001,000000001,000000001,000000004" % len(result)
+    put(store, b"1d0" + end + end + b"0" * 16 + b"," + lengths + b"\nbsfanna" + result)
     assert claim(store, owner="ben", scene="s").verdict is Verdict.DONE
     assert claim(store, owner="ben", scene="s", fingerprint="g").verdict is Verdict.REUSED
     record = store.get(KEY)
@@ -205,3 +205,36 @@ def test_a_result_of_any_size_comes_back_with_the_refusal(size: int, store: Redi
     answer = claim(store, owner="ben")
     assert answer.record.result == result
     assert replace(answer.record, result=None).result is None
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_texts_with_other_borders_are_others(settled: bool, store: RedisStore) -> None:
+    """The short way compares lengths and texts, and the same bytes may be cut in another way."""
+    if settled:
+        won = claim(store, binding="ab", scene="c", fingerprint="f")
+        assert store.settle(won, state=State.DONE, hold=0, ttl=60, result=b"x")
+    else:
+        store.issue(KEY, binding="ab", scene="c", ttl=60)
+    for binding, scene, fingerprint in ("a", "bc", "f"), ("abc", "", "f"), ("", "abc", "f"), ("a", "b", "cf"):
+        answer = claim(store, owner="ben", binding=binding, scene=scene, fingerprint=fingerprint)
+        assert answer.verdict is Verdict.FOREIGN
+
+
+@pytest.mark.parametrize("result", [b",1,1,1,4\nxsfanna", b"\nxsfanna", b"xsf", b",,1,1,1,4\nxsf"])
+def test_nothing_in_an_answer_is_taken_for_whose_it_is(result: bytes, store: RedisStore) -> None:
+    won = claim(store, binding="b", scene="s", fingerprint="f")
+    assert store.settle(won, state=State.DONE, hold=0, ttl=60, result=result)
+    assert claim(store, owner="ben", binding="x", scene="s", fingerprint="f").verdict is Verdict.FOREIGN
+    shown = claim(store, owner="ben", binding="b", scene="s", fingerprint="f")
+    assert (shown.verdict, shown.record.result) == (Verdict.DONE, result)
+
+
+@pytest.mark.parametrize("scene", ["", "s"])
+def test_a_token_without_a_scene_stays_so(scene: str, store: RedisStore) -> None:
+    store.issue(KEY, binding="b", scene="", ttl=60)
+    won = claim(store, binding="b", scene=scene, fingerprint="f", must_exist=True)
+    assert (won.record.scene, won.record.binding, won.record.fingerprint) == ("", "b", "f")
+    assert store.settle(won, state=State.DONE, hold=0, ttl=60, result=b"answer")
+    for other in ("", "s", "t"):
+        assert claim(store, owner="ben", binding="b", scene=other, fingerprint="f").verdict is Verdict.DONE
+    assert claim(store, owner="ben", binding="b", scene="s", fingerprint="g").verdict is Verdict.REUSED

@@ -10,7 +10,7 @@ from ...core.record import Claim, Record, State
 
 LETTERS: Final = {State.ISSUED: b"i", State.RUNNING: b"r", State.DONE: b"d", State.FAILED: b"f"}
 _STATES: Final = {letter: state for state, letter in LETTERS.items()}
-_HEADER: Final = re.compile(rb"1([irdf])([0-7])((?:[0-9]{16}){1,4})" + rb",([0-9]{1,9})?" * 5 + rb"\n")
+_HEADER: Final = re.compile(rb"1([irdf])([0-7])((?:[0-9]{16}){1,5})" + rb",([0-9]{1,9})?" * 5 + rb"\n")
 _STAYS, _TAKEN, _CONSUMED = 1, 2, 4
 
 
@@ -19,11 +19,15 @@ def text(value: str) -> bytes:
     return value.encode("utf-8", "surrogatepass")
 
 
-def texts(owner: bytes, binding: bytes, scene: bytes, fingerprint: bytes, result: bytes | None = None) -> bytes:
-    """Return the end of a packed record: from the first length on."""
-    lengths = b",".join([b"%d" % len(part) if part else b"" for part in (owner, binding, scene, fingerprint)])
-    size = b"" if result is None else b"%d" % len(result)
-    return b",%b,%b\n%b%b%b%b%b" % (lengths, size, owner, binding, scene, fingerprint, result or b"")
+def digits(moment: int) -> bytes:
+    """Return a moment or a span (microseconds) in its fixed width."""
+    return b"%016d" % moment
+
+
+def lengths(binding: int, scene: int, fingerprint: int = 0, owner: int = 0) -> bytes:
+    """Return the lengths (bytes) as a record has them after that of the result."""
+    sizes = [b"%d" % length if length else b"" for length in (binding, scene, fingerprint, owner)]
+    return b",%b,%b,%b,%b\n" % tuple(sizes)
 
 
 def flags(*, takeover: bool, taken: bool = False, consumed: bool = False) -> bytes:
@@ -33,19 +37,23 @@ def flags(*, takeover: bool, taken: bool = False, consumed: bool = False) -> byt
 
 def pack(record: Record) -> bytes:
     """Return the packed form."""
-    moments = [record.expires_at, record.issued_until] if record.issued_until else [record.expires_at]
-    if record.state is State.ISSUED:
-        moments = [record.fence, record.issued_until] if record.fence else [record.issued_until]
-    elif record.state is State.RUNNING:
-        moments = [record.fence, record.held_until, *moments]
-    else:
-        moments = [record.fence, *moments]
-    return b"1%b%b%b%b" % (
+    moments = [record.fence] if record.fence or record.state is not State.ISSUED else []
+    if record.state is not State.ISSUED:
+        moments += [record.held_until, 0]
+    if record.state is State.RUNNING:
+        moments.append(record.expires_at)
+    if record.issued_until:
+        moments.append(record.issued_until)
+    texts = [text(part) for part in (record.binding, record.scene, record.fingerprint, record.owner)]
+    size = b"" if record.result is None else b"%d" % len(record.result)
+    head = b"1%b%b%b,%b%b" % (
         LETTERS[record.state],
         flags(takeover=record.takeover, taken=record.taken, consumed=record.consumed),
-        b"".join(map(_digits, moments)),
-        texts(*map(text, (record.owner, record.binding, record.scene, record.fingerprint)), record.result),
+        b"".join(map(digits, moments)),
+        size,
+        lengths(*map(len, texts)),
     )
+    return b"".join([head, *texts, record.result or b""])
 
 
 def packed(claim: Claim) -> bytes:
@@ -100,15 +108,15 @@ def unpack(data: bytes) -> Record:
     match = _HEADER.match(data)
     if match is None:
         raise RecordInvalid
-    letter, digit, run, o, b, s, f, r = match.groups()
+    letter, digit, run, r, b, s, f, o = match.groups()
     state, flags = _STATES[letter], int(digit)
     fence, held, expires, issued = _moments(state, run)
     start = match.end()
-    owner = start + int(o or 0)  # where each text ends
-    binding = owner + int(b or 0)
+    binding = start + int(b or 0)  # where each text ends
     scene = binding + int(s or 0)
     fingerprint = scene + int(f or 0)
-    if fingerprint + int(r or 0) != len(data):
+    owner = fingerprint + int(o or 0)
+    if owner + int(r or 0) != len(data):
         raise RecordInvalid
     try:
         record = Record(
@@ -117,11 +125,11 @@ def unpack(data: bytes) -> Record:
             held,
             expires,
             issued,
-            data[start:owner].decode("utf-8", "surrogatepass"),
-            data[owner:binding].decode("utf-8", "surrogatepass"),
+            data[fingerprint:owner].decode("utf-8", "surrogatepass"),
+            data[start:binding].decode("utf-8", "surrogatepass"),
             data[binding:scene].decode("utf-8", "surrogatepass"),
             data[scene:fingerprint].decode("utf-8", "surrogatepass"),
-            None if r is None else data[fingerprint:],
+            None if r is None else data[owner:],
             not flags & _STAYS,
             bool(flags & _TAKEN),
             bool(flags & _CONSUMED),
@@ -135,17 +143,14 @@ def unpack(data: bytes) -> Record:
 
 def _moments(state: State, run: bytes) -> tuple[int, int, int, int]:
     """Return the fence, held until, expires and issued until."""
-    size = len(run)
-    if state is State.RUNNING:
-        if size >= 48:
-            return int(run[:16]), int(run[16:32]), int(run[32:48]), int(run[48:] or 0)
-    elif state is State.ISSUED:
-        if size == 16:
-            return 0, 0, int(run), int(run)
-        if size == 32:
-            return int(run[:16]), 0, int(run[16:]), int(run[16:])
-    elif size == 32 or size == 48:
-        return int(run[:16]), int(run[16:32]), int(run[16:32]), int(run[32:] or 0)
+    moments = [int(run[at : at + 16]) for at in range(0, len(run), 16)]
+    if state is State.ISSUED and len(moments) <= 2:
+        return (moments[0] if moments[1:] else 0), 0, moments[-1], moments[-1]
+    if state is State.RUNNING and len(moments) in (4, 5):
+        return moments[0], moments[1] + moments[2], moments[3], sum(moments[4:])
+    if state in (State.DONE, State.FAILED) and len(moments) in (3, 4):
+        held = moments[1] + moments[2]
+        return moments[0], held, held, sum(moments[3:])
     raise RecordInvalid
 
 
@@ -157,7 +162,3 @@ def _is_sound(record: Record, flags: int) -> bool:
     if record.consumed and (record.state is not State.DONE or record.result is not None):
         return False
     return record.owner != ""
-
-
-def _digits(moment: int) -> bytes:
-    return b"%016d" % moment

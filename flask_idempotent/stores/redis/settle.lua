@@ -1,27 +1,16 @@
 -- Give a claimed record a new state, as machine.settle does.
 --
 -- KEYS[1]  the record
--- ARGV     owner, state (i restores, r extends, d, f), hold, ttl (microseconds), length of the result in bytes ('' for
---          none), result, packed record of the claim, to be written anew if the store has lost it ('' for i and r)
+-- ARGV     1 the claim's record, packed, to be written anew if the store has lost it ('' for i and r); 2 owner;
+--          3 state (i restores, r extends, d, f); 4 ttl (16 digits, microseconds), 5 the same in whole milliseconds, a
+--          little more, 6 hold (microseconds); 7 length of the result in bytes ('' for none), 8 result
 -- Reply    1, or 0 if the owner's word does not count
 
-local key, now = KEYS[1], clock()
-local owner, state, hold, ttl = ARGV[1], ARGV[2], ARGV[3] + 0, ARGV[4] + 0
-local result = ARGV[5] ~= '' and ARGV[6] or nil
-
-local text = fetch(key)
-
--- The record as the claim left it: nearly always. Without this the rules below come to the same, but take twice as long.
-if text == ARGV[7] and string.sub(text, 1, 2) == '1r' then
-  local expires, lengths_end = now + ttl, string.find(text, '\n', 52, true)
-  local head = '1' .. state .. string.sub(text, 3, 19) .. string.format('%016.0f', expires)
-  local lengths = string.sub(text, 52, lengths_end - 1) .. ARGV[5]
-  put(key, head .. lengths .. string.sub(text, lengths_end) .. ARGV[6], expires)
-  return 1
-end
+local owner, state, ttl, hold = ARGV[2], ARGV[3], ARGV[4] + 0, ARGV[6] + 0
+local result = ARGV[7] ~= '' and ARGV[8] or nil
 
 local function finish(record)
-  record.state, record.expires, record.result = state, now + ttl, result
+  record.state, record.held, record.expires, record.result = state, now + ttl, now + ttl, result
   if record.flags > '3' then record.flags = record.flags - 4 end -- no longer consumed
   write(key, record)
   return 1
@@ -39,12 +28,12 @@ local function may_follow(record)
   return record.state == 'd' and state == 'd' and not record.result
 end
 
-local record = read(text, now)
+local record = read(fetch(key), now)
 if record == false then return 0 end
 if not record or record.owner ~= owner then
   -- To restore or extend what is lost writes nothing: the late copy of such a command would occupy the key. But an
   -- effect that happened, or half happened, is recorded anew.
-  local claimed = parse(ARGV[7])
+  local claimed = parse(ARGV[1])
   if claimed and (not record or is_older(record, claimed)) then return finish(claimed) end
   return record and 0 or 1
 end

@@ -52,19 +52,28 @@ class _Script:
     digest: bytes
 
     @classmethod
-    def load(cls, name: str) -> _Script:
+    def load(cls, *names: str) -> _Script:
         folder = files(__package__)
-        return cls.of(folder.joinpath("record.lua").read_bytes() + folder.joinpath(f"{name}.lua").read_bytes())
+        return cls.of(b"".join(folder.joinpath(f"{name}.lua").read_bytes() for name in names))
 
     @classmethod
     def of(cls, body: bytes) -> _Script:
         return cls(body, hashlib.sha1(body, usedforsecurity=False).hexdigest().encode())
 
 
-_CLAIMED: Final = b"claimed "
+_CLAIMED: Final = b"1"  # a packed record; words begin with a letter
 _WRITTEN_ANEW: Final = (State.DONE, State.FAILED)
 """An effect that happened, or half happened: it is recorded even if the store has lost the claim."""
-_ISSUE, _CLAIM, _SETTLE, _GET = (_Script.load(name) for name in ("issue", "claim", "settle", "get"))
+_HEADS: Final = {
+    (takeover, consume): (b"d" if consume else b"r") + layout.flags(takeover=takeover, consumed=consume)
+    for takeover in (False, True)
+    for consume in (False, True)
+}
+"""STATE and FLAGS of a claim."""
+_ISSUE: Final = _Script.load("record", "issue")
+_CLAIM: Final = _Script.load("unclaimed", "record", "claim")
+_SETTLE: Final = _Script.load("unchanged", "record", "settle")
+_GET: Final = _Script.load("record", "get")
 
 
 class RedisStore:
@@ -85,7 +94,8 @@ class RedisStore:
 
     def issue(self, key: str, *, binding: str, scene: str, ttl: float) -> None:
         """See :meth:`flask_idempotent.core.store.Store.issue`."""
-        self._run(_ISSUE, key, _duration(ttl), layout.texts(b"", text(binding), text(scene), b""))
+        bound, where = text(binding), text(scene)
+        self._run(_ISSUE, key, _span(ttl), b",%b%b%b" % (layout.lengths(len(bound), len(where)), bound, where))
 
     def claim(
         self,
@@ -102,23 +112,21 @@ class RedisStore:
         consume: bool = False,
     ) -> Claim | Holder | Absent:
         """See :meth:`flask_idempotent.core.store.Store.claim`."""
-        who, bound, where, content = text(owner), text(binding), text(scene), text(fingerprint)
+        parts = text(owner), text(binding), text(scene), text(fingerprint)
+        life = max(ttl, 2 * lease)
         reply: bytes = self._run(
             _CLAIM,
             key,
-            who,
-            _duration(lease),
-            _duration(ttl),
+            *parts,
+            _span(lease),
+            _span(life),
+            _milliseconds(life),
+            _HEADS[takeover, consume],
             b"1" if must_exist else b"0",
-            layout.flags(takeover=takeover, consumed=consume),
-            bound,
-            where,
-            content,
-            layout.texts(b"", bound, where, b""),
-            layout.texts(who, bound, where, content),
+            *_lengths(*map(len, parts)),
         )
         if reply.startswith(_CLAIMED):
-            return layout.PackedClaim(key, owner, reply[len(_CLAIMED) :])
+            return layout.PackedClaim(key, owner, reply)
         word, now, packed = reply.split(b" ", 2)
         if word == b"absent":
             return Absent()
@@ -130,13 +138,14 @@ class RedisStore:
         reply = self._run(
             _SETTLE,
             claim.key,
+            layout.packed(claim) if state in _WRITTEN_ANEW else b"",
             text(claim.owner),
             LETTERS[state],
-            _duration(hold),
-            _duration(ttl),
-            b"" if result is None else len(result),
+            _span(ttl),
+            _milliseconds(ttl),
+            _span(hold),
+            b"" if result is None else b"%d" % len(result),
             result or b"",
-            layout.packed(claim) if state in _WRITTEN_ANEW else b"",
         )
         return bool(reply)
 
@@ -164,7 +173,7 @@ class RedisStore:
         """Do nothing and return 0: the server removes what has expired."""
         return 0
 
-    def _run(self, script: _Script, key: str, *arguments: bytes | int) -> Any:
+    def _run(self, script: _Script, key: str, *arguments: bytes) -> Any:
         name = text(key)
         try:
             return self._send("EVALSHA", script.digest, 1, name, *arguments)
@@ -192,8 +201,26 @@ def _holder(word: bytes, now: int, packed: bytes) -> Holder:
 
 
 @lru_cache(maxsize=256)  # an app has a handful of them
-def _duration(seconds: float) -> int:
-    return microseconds(min(seconds, _LONGEST))
+def _span(seconds: float) -> bytes:
+    """Return microseconds as the layout writes them."""
+    return layout.digits(microseconds(min(seconds, _LONGEST)))
+
+
+@lru_cache(maxsize=256)
+def _lengths(owner: int, binding: int, scene: int, fingerprint: int) -> tuple[bytes, ...]:
+    """Return the lengths of a token and of its claim, without the scene and with it."""
+    return tuple(
+        part
+        for place in (0, scene)
+        for part in (b"," + layout.lengths(binding, place), layout.lengths(binding, place, fingerprint, owner))
+    )
+
+
+@lru_cache(maxsize=256)
+def _milliseconds(seconds: float) -> bytes:
+    """Return for how long the server keeps what lives for so long: a little longer, as it may count from the whole
+    millisecond before."""
+    return b"%d" % (microseconds(min(seconds, _LONGEST)) // 1000 + 2)
 
 
 def _translated(error: Exception) -> Exception | None:
