@@ -120,7 +120,7 @@ class Content:
             content = self._form.parts(counts)
         elif request.is_json:
             canonical = canonical_json(self._copy or b"", fields=fields, ignore=ignored)
-            content = content if canonical is None else ("json", canonical)
+            content = content if canonical is None else ("json", canonical.decode("ascii"))
         return fingerprint(request.method, request.path, query, request.mimetype, content)
 
     def _parsed_json(self, pairs: Callable[[list[tuple[str, Any]]], Any]) -> Any:
@@ -168,6 +168,7 @@ class Content:
         if len(data) < length:
             raise ClientDisconnected()
         request.environ["wsgi.input"] = BytesIO(data)
+        request.environ["wsgi.input_terminated"] = True  # it ends by itself, and needs no stream around it that counts
         vars(request).pop("stream", None)  # made anew from there, under the limits that hold when the view asks
         return data
 

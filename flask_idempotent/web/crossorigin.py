@@ -24,7 +24,7 @@ def note_replay(response: Response) -> Response:
     request = present()
     setattr(request, _ATTRIBUTE, True)
     headers = response.headers
-    if headers.get(_ORIGIN, "*") not in ("*", request.environ.get("HTTP_ORIGIN")):
+    if _ORIGIN in headers and headers[_ORIGIN] not in ("*", request.environ.get("HTTP_ORIGIN")):
         for name in {name for name, _ in headers if name.lower().startswith(_PREFIX)}:
             del headers[name]
         headers.setlist("Vary", [value for value in headers.getlist("Vary") if value.lower() != "origin"])

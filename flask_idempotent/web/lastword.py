@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from flask import Response, current_app
+from flask import Response
 
 from .cache import carries_token, keep_private
 from .crossorigin import expose, shows_replay
-from .present import present
+from .present import present, the_app
 
 
 def last_word(response: Response) -> Response:
@@ -21,6 +21,6 @@ def last_word(response: Response) -> Response:
 def have_last_word() -> None:
     """Let :func:`last_word` run in the present request, and from now on: an app that neither renders a token nor
     replays pays nothing for it."""
-    hooks = current_app.after_request_funcs
+    hooks = the_app().after_request_funcs
     if last_word not in hooks[None]:
         hooks[None] = [last_word, *hooks[None]]  # a new list: other requests are on their way through the old one

@@ -12,6 +12,7 @@ from ..core.errors import Duplicate, IdempotencyError, InProgress, RecordInvalid
 from . import snapshot
 from .crossorigin import note_replay
 from .lastword import have_last_word
+from .present import the_app
 from .principals import warn_of_guess
 from .problems import as_http
 from .rules import Rules
@@ -29,11 +30,12 @@ def answer(error: Duplicate | InProgress, rules: Rules, viewer: Callable[[], str
     policy = rules.on_duplicate
     if policy == "ignore":
         return HTTPException(response=_silent_success(rules))
-    refusal = as_http(_judged(error, policy, viewer, bare), rules.answers)
-    if isinstance(refusal, RecordInvalid) or policy == "reject":
+    judged = _judged(error, policy, viewer, bare)
+    if policy == "replay" and isinstance(judged, Duplicate) and judged.replayer is not None:
+        return HTTPException(response=judged.replay())
+    refusal = as_http(judged, rules.answers)
+    if isinstance(refusal, RecordInvalid) or policy in ("reject", "replay"):
         return refusal
-    if policy == "replay":
-        return _replayed(refusal)
     restyle: Any = policy
     return HTTPException(response=make_response(current_app.ensure_sync(restyle)(refusal)))
 
@@ -63,20 +65,14 @@ def _may_see(kept: snapshot.Snapshot, token: bool, viewer: Callable[[], str], ba
         return True
     if kept.open and bare:
         return viewer() == ""
-    warn_of_guess(current_app._get_current_object())  # type: ignore[attr-defined]  # noqa: SLF001
+    warn_of_guess(the_app())
     return False
-
-
-def _replayed(refusal: HTTPException) -> HTTPException:
-    if isinstance(refusal, Duplicate) and refusal.replayer is not None:
-        return HTTPException(response=refusal.replay())
-    return refusal
 
 
 def _response(kept: snapshot.Snapshot) -> Response:
     _flash_again(kept.flashes)
     have_last_word()
-    return note_replay(snapshot.to_response(kept, current_app.response_class))
+    return note_replay(snapshot.to_response(kept, the_app().response_class))
 
 
 def _flash_again(flashes: tuple[tuple[str, str], ...]) -> None:

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from types import CoroutineType, FunctionType, MethodType
 from typing import Any, Final
 
-from flask import Flask, Request, current_app, g, request
+from flask import Flask, Request, g, request
 
 from ..core.keys import digest
 from . import credentials
+from .present import the_app
 
 _WARNED: Final = "idempotency: warned of a guess"
 _AN_ADDRESS: Final = tuple(kind.__repr__ for kind in (object, FunctionType, MethodType, CoroutineType))
@@ -30,7 +31,7 @@ def verified_principal(principal: Callable[[], Any] | None) -> str | None:
     """
     if principal is not None:
         return _as_the_app_says(principal())
-    app = current_app._get_current_object()  # type: ignore[attr-defined]  # noqa: SLF001  # werkzeug documents it
+    app = the_app()
     found = _jwt_extended_user() if "flask-jwt-extended" in app.extensions else None
     if found is None and "flask_httpauth" in sys.modules:
         found = _httpauth_user()

@@ -142,7 +142,7 @@ def sabotage(name: str) -> None:
     if name == "no-heartbeat":
         heartbeat.add = lambda hold: None
     elif name == "claims-what-is-held":
-        line = b"if now < record.held then return verdict_of(record.state) end"
+        line = b"if now < record.held then return verdict_of(record) end"
         whole = redis_store._CLAIM.body
         if whole.count(line) != 1:
             raise RuntimeError("the line is not in the script, or twice")

@@ -7,7 +7,6 @@ import json
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -251,8 +250,8 @@ GOOD: list[Any] = [200, [["X", "1"]], "viewer", True, [["message", "hi", False]]
 
 
 def test_forging_works_where_nothing_is_wrong() -> None:
-    assert unpack(forged(GOOD, b"body")) == replace(
-        Snapshot(200), headers=(("X", "1"),), body=b"body", viewer="viewer", flashes=(("message", "hi"),)
+    assert unpack(forged(GOOD, b"body")) == Snapshot(200)._replace(
+        headers=(("X", "1"),), body=b"body", viewer="viewer", flashes=(("message", "hi"),)
     )
 
 

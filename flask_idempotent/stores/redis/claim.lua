@@ -1,14 +1,14 @@
 -- Decide one claim, as machine.claim does.
 --
 -- KEYS[1]  the record
--- ARGV     1 owner, 2 binding, 3 scene, 4 fingerprint; 5 lease, 6 ttl (16 digits, microseconds; ttl is never less than two
---          leases), 7 the same ttl in whole milliseconds, a little more; 8 STATE and FLAGS; 9 whether the record must
---          exist (0, 1); the lengths as a record has them: of a token without a scene, 10 issued, from the one of RESULT
---          on, 11 claimed, from the one of BINDING on, and 12, 13 the same with the scene
+-- ARGV     1 owner, 2 binding, 3 scene, 4 fingerprint; 5 the terms: STATE and FLAGS of the claim, whether the record must
+--          exist (0, 1), lease and ttl (16 digits each, microseconds; ttl is never less than two leases), the same ttl in
+--          whole milliseconds, a little more; the lengths of the claim as a record has them, from the one of BINDING on:
+--          6 of a token without a scene, 7 with the scene
 -- Reply    what is claimed, packed; or 'word now packed': absent or the verdict; microseconds; the record, or nothing.
 --          One text, since a list takes the server longer.
 
-local state, flags = string.sub(head, 1, 1), string.sub(head, 2)
+local state, flags = string.sub(terms, 1, 1), string.sub(terms, 2, 2)
 
 local function verdict_of(record)
   return record.state == 'd' and 'done' or record.state == 'f' and 'failed' or 'running'

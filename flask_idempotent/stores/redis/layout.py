@@ -19,6 +19,10 @@ def text(value: str) -> bytes:
     return value.encode("utf-8", "surrogatepass")
 
 
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
 def digits(moment: int) -> bytes:
     """Return a moment or a span (microseconds) in its fixed width."""
     return b"%016d" % moment
@@ -125,10 +129,10 @@ def unpack(data: bytes) -> Record:
             held,
             expires,
             issued,
-            data[fingerprint:owner].decode("utf-8", "surrogatepass"),
-            data[start:binding].decode("utf-8", "surrogatepass"),
-            data[binding:scene].decode("utf-8", "surrogatepass"),
-            data[scene:fingerprint].decode("utf-8", "surrogatepass"),
+            _decoded(data[fingerprint:owner]),
+            _decoded(data[start:binding]),
+            _decoded(data[binding:scene]),
+            _decoded(data[scene:fingerprint]),
             None if r is None else data[owner:],
             not flags & _STAYS,
             bool(flags & _TAKEN),

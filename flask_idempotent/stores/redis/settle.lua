@@ -2,12 +2,13 @@
 --
 -- KEYS[1]  the record
 -- ARGV     1 the claim's record, packed, to be written anew if the store has lost it ('' for i and r); 2 owner;
---          3 state (i restores, r extends, d, f); 4 ttl (16 digits, microseconds), 5 the same in whole milliseconds, a
---          little more, 6 hold (microseconds); 7 length of the result in bytes ('' for none), 8 result
+--          3 the terms: state (i restores, r extends, d, f), ttl and hold (16 digits each, microseconds), the same ttl in
+--          whole milliseconds, a little more; 4 length of the result in bytes ('' for none), 5 result
 -- Reply    1, or 0 if the owner's word does not count
 
-local owner, state, ttl, hold = ARGV[2], ARGV[3], ARGV[4] + 0, ARGV[6] + 0
-local result = ARGV[7] ~= '' and ARGV[8] or nil
+local owner, state = ARGV[2], string.sub(terms, 1, 1)
+local ttl, hold = string.sub(terms, 2, 17) + 0, string.sub(terms, 18, 33) + 0
+local result = ARGV[4] ~= '' and ARGV[5] or nil
 
 local function finish(record)
   record.state, record.held, record.expires, record.result = state, now + ttl, now + ttl, result

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.resources import files
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NoReturn, Protocol, cast
 
 from redis import exceptions as driver
 
@@ -18,6 +18,7 @@ from . import layout
 from .layout import LETTERS, text
 
 _LONGEST: Final = 100 * 365 * 86_400  # seconds; a longer life would leave the numbers that Lua counts exactly
+_DRIVERS: Final = (driver.RedisError, driver.RedisClusterException)
 _OUTAGES: Final = (
     driver.ConnectionError,
     driver.TimeoutError,
@@ -46,15 +47,20 @@ class Client(Protocol):
         """Yield keys."""
 
 
+_FIRST_LOOKS: Final = {"claim": ("unclaimed",), "settle": ("unchanged",)}
+"""What stands before what the scripts share: the usual case needs nothing of that."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Script:
     body: bytes
     digest: bytes
 
     @classmethod
-    def load(cls, *names: str) -> _Script:
+    def load(cls, name: str) -> _Script:
         folder = files(__package__)
-        return cls.of(b"".join(folder.joinpath(f"{name}.lua").read_bytes() for name in names))
+        parts = [*_FIRST_LOOKS.get(name, ()), "record", name]
+        return cls.of(b"".join(folder.joinpath(f"{part}.lua").read_bytes() for part in parts))
 
     @classmethod
     def of(cls, body: bytes) -> _Script:
@@ -64,16 +70,7 @@ class _Script:
 _CLAIMED: Final = b"1"  # a packed record; words begin with a letter
 _WRITTEN_ANEW: Final = (State.DONE, State.FAILED)
 """An effect that happened, or half happened: it is recorded even if the store has lost the claim."""
-_HEADS: Final = {
-    (takeover, consume): (b"d" if consume else b"r") + layout.flags(takeover=takeover, consumed=consume)
-    for takeover in (False, True)
-    for consume in (False, True)
-}
-"""STATE and FLAGS of a claim."""
-_ISSUE: Final = _Script.load("record", "issue")
-_CLAIM: Final = _Script.load("unclaimed", "record", "claim")
-_SETTLE: Final = _Script.load("unchanged", "record", "settle")
-_GET: Final = _Script.load("record", "get")
+_ISSUE, _CLAIM, _SETTLE, _GET = (_Script.load(name) for name in ("issue", "claim", "settle", "get"))
 
 
 class RedisStore:
@@ -113,18 +110,8 @@ class RedisStore:
     ) -> Claim | Holder | Absent:
         """See :meth:`flask_idempotent.core.store.Store.claim`."""
         parts = text(owner), text(binding), text(scene), text(fingerprint)
-        life = max(ttl, 2 * lease)
-        reply: bytes = self._run(
-            _CLAIM,
-            key,
-            *parts,
-            _span(lease),
-            _span(life),
-            _milliseconds(life),
-            _HEADS[takeover, consume],
-            b"1" if must_exist else b"0",
-            *_lengths(*map(len, parts)),
-        )
+        terms = _claim_terms(lease, ttl, must_exist, takeover, consume)
+        reply: bytes = self._run(_CLAIM, key, *parts, terms, *_lengths(*map(len, parts)))
         if reply.startswith(_CLAIMED):
             return layout.PackedClaim(key, owner, reply)
         word, now, packed = reply.split(b" ", 2)
@@ -140,10 +127,7 @@ class RedisStore:
             claim.key,
             layout.packed(claim) if state in _WRITTEN_ANEW else b"",
             text(claim.owner),
-            LETTERS[state],
-            _span(ttl),
-            _milliseconds(ttl),
-            _span(hold),
+            _settle_terms(state, hold, ttl),
             b"" if result is None else b"%d" % len(result),
             result or b"",
         )
@@ -160,10 +144,8 @@ class RedisStore:
         try:
             for key in self._client.scan_iter(match=pattern, count=1000, NEVER_DECODE=True):
                 yield key.decode("utf-8", "surrogatepass")
-        except (driver.RedisError, driver.RedisClusterException) as error:
-            if (ours := _translated(error)) is None:
-                raise
-            raise ours from error
+        except _DRIVERS as error:
+            _raise_ours(error)
 
     def delete(self, key: str) -> bool:
         """Remove a record, a damaged one too; return whether there was one."""
@@ -176,19 +158,19 @@ class RedisStore:
     def _run(self, script: _Script, key: str, *arguments: bytes) -> Any:
         name = text(key)
         try:
-            return self._send("EVALSHA", script.digest, 1, name, *arguments)
+            return self._ask("EVALSHA", script.digest, 1, name, *arguments)
         except driver.NoScriptError:
             # Restarted, failed over, flushed, or pushed out by other people's scripts. EVAL loads it again.
             return self._send("EVAL", script.body, 1, name, *arguments)
+        except _DRIVERS as error:
+            _raise_ours(error)
 
     def _send(self, *command: bytes | int | str) -> Any:
         """Send one command. Its reply is bytes, whatever the client was told about decoding."""
         try:
             return self._ask(*command)
-        except (driver.RedisError, driver.RedisClusterException) as error:
-            if (ours := _translated(error)) is None:
-                raise
-            raise ours from error
+        except _DRIVERS as error:
+            _raise_ours(error)
 
 
 def _holder(word: bytes, now: int, packed: bytes) -> Holder:
@@ -201,26 +183,45 @@ def _holder(word: bytes, now: int, packed: bytes) -> Holder:
 
 
 @lru_cache(maxsize=256)  # an app has a handful of them
+def _claim_terms(lease: float, ttl: float, must_exist: bool, takeover: bool, consume: bool) -> bytes:
+    life = max(ttl, 2 * lease)
+    return b"%b%b%d%b%b%b" % (
+        b"d" if consume else b"r",
+        layout.flags(takeover=takeover, consumed=consume),
+        must_exist,
+        _span(lease),
+        _span(life),
+        _milliseconds(life),
+    )
+
+
+@lru_cache(maxsize=256)
+def _settle_terms(state: State, hold: float, ttl: float) -> bytes:
+    return b"%b%b%b%b" % (LETTERS[state], _span(ttl), _span(hold), _milliseconds(ttl))
+
+
+@lru_cache(maxsize=256)
+def _lengths(owner: int, binding: int, scene: int, fingerprint: int) -> tuple[bytes, bytes]:
+    """Return the lengths of a claim's texts (bytes) without the scene and with it."""
+    return layout.lengths(binding, 0, fingerprint, owner), layout.lengths(binding, scene, fingerprint, owner)
+
+
 def _span(seconds: float) -> bytes:
     """Return microseconds as the layout writes them."""
     return layout.digits(microseconds(min(seconds, _LONGEST)))
 
 
-@lru_cache(maxsize=256)
-def _lengths(owner: int, binding: int, scene: int, fingerprint: int) -> tuple[bytes, ...]:
-    """Return the lengths of a token and of its claim, without the scene and with it."""
-    return tuple(
-        part
-        for place in (0, scene)
-        for part in (b"," + layout.lengths(binding, place), layout.lengths(binding, place, fingerprint, owner))
-    )
-
-
-@lru_cache(maxsize=256)
 def _milliseconds(seconds: float) -> bytes:
     """Return for how long the server keeps what lives for so long: a little longer, as it may count from the whole
     millisecond before."""
     return b"%d" % (microseconds(min(seconds, _LONGEST)) // 1000 + 2)
+
+
+def _raise_ours(error: Exception) -> NoReturn:
+    """Raise what a driver's error means here."""
+    if (ours := _translated(error)) is None:
+        raise error
+    raise ours from error
 
 
 def _translated(error: Exception) -> Exception | None:
