@@ -9,7 +9,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from queue import SimpleQueue
 
 from tests.campaigns import _mutants
 from tests.campaigns._mutants import Mutant, Outcome, findings
@@ -20,6 +23,7 @@ from tests.live import ROOT
 
 LUA = "flask_idempotent/stores/redis"
 MACHINE = "flask_idempotent/core/machine.py"
+SIDE_BY_SIDE = 2  # copies in which mutants are tried at once
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 
 # The smallest sets of tests that could see it, the quick ones first, and none that leaves it to chance.
@@ -69,16 +73,35 @@ def tried(
         now = time.monotonic()
         end = now + (until - now) * len(group) / left
         left -= len(group)
-        with Trial(tests, seed) as trial:
+        with ExitStack() as open_trials:
+            trials = [open_trials.enter_context(Trial(tests, seed)) for _ in range(SIDE_BY_SIDE)]
             if original:
-                say(f"{pattern}: the tests pass on the original in {trial.of_the_original():.1f} s")
-            for mutant in group:
-                if time.monotonic() > end:
-                    break
-                outcome = trial.of(mutant)
-                killer = outcome.killer or "SURVIVED"
-                say(f"{outcome.seconds:5.1f} s  {mutant}  |  {killer}")
+                say(f"{pattern}: the tests pass on the original in {trials[0].of_the_original():.1f} s")
+            for outcome in _side_by_side(trials, group, end):
+                say(f"{outcome.seconds:5.1f} s  {outcome.mutant}  |  {outcome.killer or 'SURVIVED'}")
                 yield outcome
+
+
+def _side_by_side(trials: Sequence[Trial], group: Sequence[Mutant], end: float) -> Iterator[Outcome]:
+    """Try mutants in several copies at once; yield the outcomes in the mutants' order until the time is up."""
+    free: SimpleQueue[Trial] = SimpleQueue()
+    for trial in trials:
+        free.put(trial)
+
+    def outcome_of(mutant: Mutant) -> Outcome | None:
+        if time.monotonic() > end:
+            return None
+        trial = free.get()
+        try:
+            return trial.of(mutant)
+        finally:
+            free.put(trial)
+
+    with ThreadPoolExecutor(len(trials)) as pool:
+        for outcome in pool.map(outcome_of, group):
+            if outcome is None:
+                return
+            yield outcome
 
 
 def run(minutes: float, seed: int) -> int:

@@ -9,12 +9,13 @@ from dataclasses import replace
 import pytest
 
 from flask_idempotent.core.keys import digest, store_key, token_digest
-from flask_idempotent.core.record import Claim, Record, State, Verdict
+from flask_idempotent.core.record import Absent, Claim, Record, State, Verdict
 from flask_idempotent.stores.redis import RedisStore, layout
 from tests.servers import RedisServer
 from tests.stores.aging import age
 from tests.stores.redis_steps import KEY, claim, complete, issue, made, put
 
+PAST = 1_700_000_000_000_000  # microseconds
 HAND_MADE = Claim(KEY, Record(State.RUNNING, fence=1_000_000, held_until=1_000_000, expires_at=1_000_000, owner="anna"))
 
 
@@ -108,6 +109,9 @@ def test_a_day_passes_on_the_server(clock_valkey: RedisServer) -> None:
     clock_valkey.move_clock(11)
     assert store.get(KEY) is None
     assert isinstance(claim(store, owner="ben"), Claim)
+
+
+PAST = 1_700_000_000_000_000
 
 
 @pytest.mark.parametrize("taken", [True, False])
@@ -214,7 +218,7 @@ def test_texts_with_other_borders_are_others(settled: bool, store: RedisStore) -
         won = claim(store, binding="ab", scene="c", fingerprint="f")
         assert store.settle(won, state=State.DONE, hold=0, ttl=60, result=b"x")
     else:
-        store.issue(KEY, binding="ab", scene="c", ttl=60)
+        store.issue(KEY, binding="ab", scene="c", ttl=600)
     for binding, scene, fingerprint in ("a", "bc", "f"), ("abc", "", "f"), ("", "abc", "f"), ("a", "b", "cf"):
         answer = claim(store, owner="ben", binding=binding, scene=scene, fingerprint=fingerprint)
         assert answer.verdict is Verdict.FOREIGN
@@ -231,10 +235,33 @@ def test_nothing_in_an_answer_is_taken_for_whose_it_is(result: bytes, store: Red
 
 @pytest.mark.parametrize("scene", ["", "s"])
 def test_a_token_without_a_scene_stays_so(scene: str, store: RedisStore) -> None:
-    store.issue(KEY, binding="b", scene="", ttl=60)
+    store.issue(KEY, binding="b", scene="", ttl=600)
     won = claim(store, binding="b", scene=scene, fingerprint="f", must_exist=True)
     assert (won.record.scene, won.record.binding, won.record.fingerprint) == ("", "b", "f")
     assert store.settle(won, state=State.DONE, hold=0, ttl=60, result=b"answer")
     for other in ("", "s", "t"):
         assert claim(store, owner="ben", binding="b", scene=other, fingerprint="f").verdict is Verdict.DONE
     assert claim(store, owner="ben", binding="b", scene="s", fingerprint="g").verdict is Verdict.REUSED
+
+
+@pytest.mark.parametrize("back", [1_000, 1])
+@pytest.mark.parametrize("issued", [False, True])
+@pytest.mark.parametrize("span", [0, 60_000_000])
+def test_an_answer_whose_end_has_passed_is_absent_while_the_server_still_has_it(
+    span: int, issued: bool, back: int, store: RedisStore
+) -> None:
+    """The server drops by the millisecond, and a little late."""
+    end = round(time.time() * 1_000_000) - back
+    moments = b"%016d%016d%016d" % (end - span - 5, end - span, span) + (b"%016d" % (end - 9) if issued else b"")
+    put(store, b"1d0" + moments + b",1,1,1,1,4\nbsfannax")
+    assert store.get(KEY) is None
+    assert isinstance(claim(store, owner="ben", scene="s", fingerprint="f", must_exist=True), Absent)
+    won = claim(store, owner="ben", scene="s", fingerprint="f")
+    assert (won.owner, won.taken, won.record.issued_until) == ("ben", False, 0)
+
+
+@pytest.mark.parametrize("owner", ["anna", "ben"])
+def test_a_token_whose_end_has_passed_is_absent_while_the_server_still_has_it(owner: str, store: RedisStore) -> None:
+    put(store, layout.pack(Record(State.ISSUED, expires_at=PAST, issued_until=PAST, binding="b")))
+    assert isinstance(claim(store, owner=owner, must_exist=True), Absent)
+    assert claim(store, owner=owner).record.issued_until == 0
