@@ -283,7 +283,7 @@ class Attempt:
 
 def abandon(_: BaseException | None) -> None:
     """After every request, even one whose error is propagated."""
-    attempt: Attempt | None = vars(present()).pop(_ATTRIBUTE, None)  # request and attempt hold each other
+    attempt: Attempt | None = present().__dict__.pop(_ATTRIBUTE, None)  # request and attempt hold each other
     if attempt is not None:
         attempt.abandon()
         attempt.forget()
