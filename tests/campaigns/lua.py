@@ -31,6 +31,7 @@ ONE_SERVER = "not (valkey81 or redis62 or redis82 or fakeredis or Fake or Cluste
 LUA_TESTS = (
     "tests/stores/test_contract.py",
     "tests/stores/test_lockstep.py::test_to_the_microsecond",
+    "tests/stores/test_redis_short_way.py",
     "tests/stores/test_redis_records.py",
     "tests/stores/test_redis_damage.py::TestDamage::test_what_cannot_be",
     "tests/stores/test_redis.py",

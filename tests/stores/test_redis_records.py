@@ -211,28 +211,6 @@ def test_a_result_of_any_size_comes_back_with_the_refusal(size: int, store: Redi
     assert replace(answer.record, result=None).result is None
 
 
-@pytest.mark.parametrize("settled", [False, True])
-def test_texts_with_other_borders_are_others(settled: bool, store: RedisStore) -> None:
-    """The short way compares lengths and texts, and the same bytes may be cut in another way."""
-    if settled:
-        won = claim(store, binding="ab", scene="c", fingerprint="f")
-        assert store.settle(won, state=State.DONE, hold=0, ttl=60, result=b"x")
-    else:
-        store.issue(KEY, binding="ab", scene="c", ttl=600)
-    for binding, scene, fingerprint in ("a", "bc", "f"), ("abc", "", "f"), ("", "abc", "f"), ("a", "b", "cf"):
-        answer = claim(store, owner="ben", binding=binding, scene=scene, fingerprint=fingerprint)
-        assert answer.verdict is Verdict.FOREIGN
-
-
-@pytest.mark.parametrize("result", [b",1,1,1,4\nxsfanna", b"\nxsfanna", b"xsf", b",,1,1,1,4\nxsf"])
-def test_nothing_in_an_answer_is_taken_for_whose_it_is(result: bytes, store: RedisStore) -> None:
-    won = claim(store, binding="b", scene="s", fingerprint="f")
-    assert store.settle(won, state=State.DONE, hold=0, ttl=60, result=result)
-    assert claim(store, owner="ben", binding="x", scene="s", fingerprint="f").verdict is Verdict.FOREIGN
-    shown = claim(store, owner="ben", binding="b", scene="s", fingerprint="f")
-    assert (shown.verdict, shown.record.result) == (Verdict.DONE, result)
-
-
 @pytest.mark.parametrize("scene", ["", "s"])
 def test_a_token_without_a_scene_stays_so(scene: str, store: RedisStore) -> None:
     store.issue(KEY, binding="b", scene="", ttl=600)
@@ -255,9 +233,9 @@ def test_an_answer_whose_end_has_passed_is_absent_while_the_server_still_has_it(
     moments = b"%016d%016d%016d" % (end - span - 5, end - span, span) + (b"%016d" % (end - 9) if issued else b"")
     put(store, b"1d0" + moments + b",1,1,1,1,4\nbsfannax")
     assert store.get(KEY) is None
-    assert isinstance(claim(store, owner="ben", scene="s", fingerprint="f", must_exist=True), Absent)
-    won = claim(store, owner="ben", scene="s", fingerprint="f")
-    assert (won.owner, won.taken, won.record.issued_until) == ("ben", False, 0)
+    assert isinstance(claim(store, owner="carl", scene="s", fingerprint="f", must_exist=True), Absent)
+    won = claim(store, owner="carl", scene="s", fingerprint="f")
+    assert (won.owner, won.taken, won.record.issued_until) == ("carl", False, 0)
 
 
 @pytest.mark.parametrize("owner", ["anna", "ben"])

@@ -100,7 +100,16 @@ def test_names_tell_mutants_apart():
     everything = lua.all_mutants()
     assert len({mutant.name for mutant in everything}) == len(everything) > 800
     assert {Path(mutant.file).name for mutant in everything} == {
-        *("claim.lua", "get.lua", "issue.lua", "record.lua", "settle.lua", "machine.py")
+        *(
+            "claim.lua",
+            "get.lua",
+            "issue.lua",
+            "record.lua",
+            "settle.lua",
+            "unchanged.lua",
+            "unclaimed.lua",
+            "machine.py",
+        )
     }
 
 
@@ -127,8 +136,8 @@ def test_every_reason_belongs_to_a_mutant():
 SAMPLE = [
     (
         "claim.lua",
-        "if now < record.held then return verdict_of(record.state) end",
-        "if false then return verdict_of(record.state) end",
+        "if now < record.held then return verdict_of(record) end",
+        "if false then return verdict_of(record) end",
     ),
     (
         "claim.lua",
@@ -137,8 +146,8 @@ SAMPLE = [
     ),
     (
         "issue.lua",
-        "if not write(key, token, 'NX') and read(key, now) == nil then",
-        "if not write(key, token) and read(key, now) == nil then",
+        "if not put(key, text, ends, 'NX') and read(fetch(key), now) == nil then",
+        "if not put(key, text, ends) and read(fetch(key), now) == nil then",
     ),
     ("settle.lua", "if not record or record.owner ~= owner then", "if not record or false then"),
     ("settle.lua", "redis.call('DEL', key)", ""),

@@ -15,23 +15,24 @@ local issued, expires, place = '', nil, scene
 if not text then
   if must_exist then return 'absent 0 ' end
   expires = string.format('%016.0f', now + ttl)
-elseif type(text) == 'string' and string.sub(text, 1, 3) == '1i0' then
-  local moments, found, at = string.match(text, '^1i0(%d+),(,%d*,%d*,),\n()')
-  if found and #moments == 16 and moments - now >= 2 * lease then
-    local texts = string.sub(text, at)
-    if found == string.sub(sizes, 1, #found) and texts == binding .. scene then
-      issued, expires = moments, moments
-    elseif found == string.sub(bare, 1, #found) and texts == binding then -- of no scene, it fits every one
-      issued, expires, place, sizes = moments, moments, '', bare
-    end
-  end
 elseif type(text) == 'string' then
-  local moments, found, at = string.match(text, '^1d[0-3](%d+),%d*(,[%d,]*\n)()')
-  if found and found ~= sizes then place = '' end
-  local texts = binding .. place .. fingerprint
-  if found and (found == sizes or found == bare) and string.sub(text, at, at + #texts - 1) == texts then
-    local held = #moments >= 48 and string.sub(moments, 17, 32) + string.sub(moments, 33, 48) or 0
-    if now < held then return 'done ' .. since .. ' ' .. text end
+  local moments, found, at = string.match(text, '^1i0(%d+),(,%d*,%d*,),\n()')
+  if found then
+    local texts = string.sub(text, at)
+    if found == string.sub(bare, 1, #found) and texts == binding then -- of no scene, it fits every one
+      issued, place, sizes = moments, '', bare
+    elseif found == string.sub(sizes, 1, #found) and texts == binding .. scene then
+      issued = moments
+    end
+    if #issued == 16 and issued - now >= 2 * lease then expires = issued end
+  else
+    moments, found, at = string.match(text, '^1d[0-3](%d+),%d*(,[%d,]+\n)()')
+    if found == bare then place = '' end
+    local texts = binding .. place .. fingerprint
+    if (found == bare or found == sizes) and string.sub(text, at, at + #texts - 1) == texts and #moments >= 48 then
+      local held = string.sub(moments, 17, 32) + string.sub(moments, 33, 48)
+      if now < held then return 'done ' .. since .. ' ' .. text end
+    end
   end
 end
 
