@@ -12,9 +12,10 @@ from werkzeug.exceptions import HTTPException
 from ..core.errors import Duplicate, IdempotencyError, InProgress, RecordInvalid, StoreUnavailable
 from ..core.hold import Hold, Terms
 from ..core.keys import digest
-from . import policies, principals, snapshot, sources
+from . import policies, principals, sources
 from .cache import carries_token, keep_private
 from .content import Content
+from .crossorigin import shows_replay
 from .extras import Extras
 from .keeping import kept
 from .outcome import Outcome, outcome_of, outcome_of_error
@@ -148,11 +149,12 @@ class Attempt:
 
     def finish(self, response: Response) -> Response:
         """The answer is made: keep it, or give back a claim whose view was never entered."""
-        if self.refusal is not None and not self._unguarded and not drain(self.request):
-            response.headers["Connection"] = "close"
-        if self.refusal is not None and snapshot.REPLAYED in response.headers:
-            # Flask made a streamed copy of what was raised: compression and the like treat those in another way.
-            response.make_sequence()
+        if self.refusal is not None:
+            if not self._unguarded and not drain(self.request):
+                response.headers["Connection"] = "close"
+            if shows_replay(self.request):
+                # Flask made a streamed copy of what was raised: compression and the like treat those in another way.
+                response.make_sequence()
         if not self.entered:
             self.extras.end(succeeded=False)
         hold = self.hold

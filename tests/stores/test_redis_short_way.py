@@ -4,7 +4,7 @@ rules behind it would."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -37,7 +37,7 @@ class TestLookedAtOnce:
     """Each other way looks twice, so this fails too when the short way is no longer taken."""
 
     @pytest.fixture
-    def looks(self, store: RedisStore, redis_server: RedisServer) -> Iterator[Callable[[], int]]:
+    def looks(self, store: RedisStore, redis_server: RedisServer) -> Callable[[], int]:
         client = redis_server.client()
 
         def since_then() -> int:
@@ -48,7 +48,7 @@ class TestLookedAtOnce:
         claim(store, "idempotency:other")  # the scripts are loaded, whoever ran before
         complete(store, claim(store, "idempotency:another"))
         client.config_resetstat()
-        yield since_then
+        return since_then
 
     @pytest.mark.parametrize("scene", ["", "s"])
     @pytest.mark.parametrize("issued_for", ["", "s", None])

@@ -147,14 +147,18 @@ def unpack(data: bytes) -> Record:
 
 def _moments(state: State, run: bytes) -> tuple[int, int, int, int]:
     """Return the fence, held until, expires and issued until."""
-    moments = [int(run[at : at + 16]) for at in range(0, len(run), 16)]
-    if state is State.ISSUED and len(moments) <= 2:
-        return (moments[0] if moments[1:] else 0), 0, moments[-1], moments[-1]
-    if state is State.RUNNING and len(moments) in (4, 5):
-        return moments[0], moments[1] + moments[2], moments[3], sum(moments[4:])
-    if state in (State.DONE, State.FAILED) and len(moments) in (3, 4):
-        held = moments[1] + moments[2]
-        return moments[0], held, held, sum(moments[3:])
+    first, size = int(run[:16]), len(run)
+    if state is State.ISSUED:
+        if size == 16:
+            return 0, 0, first, first
+        if size == 32:
+            return first, 0, int(run[16:]), int(run[16:])
+    elif size >= 48:
+        held = int(run[16:32]) + int(run[32:48])
+        if state is not State.RUNNING and size <= 64:
+            return first, held, held, int(run[48:] or 0)
+        if state is State.RUNNING and size >= 64:
+            return first, held, int(run[48:64]), int(run[64:] or 0)
     raise RecordInvalid
 
 
