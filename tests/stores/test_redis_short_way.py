@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from flask_idempotent.core.record import Absent, Record, State, Verdict
+from flask_idempotent.core.record import Absent, Claim, Record, State, Verdict
 from flask_idempotent.stores.redis import RedisStore, layout
 from flask_idempotent.stores.redis import store as module
 from tests.servers import RedisServer
 from tests.stores.redis_steps import KEY, claim, complete, put, raw
 
-NOW = 1_796_000_000_000_123  # microseconds
+PAST = 1_700_000_000_000_000  # microseconds
+NOW = 1_996_000_000_000_123  # ahead: what the server drops by its own clock outlives the test
 TEXTS = {"binding": "b", "scene": "s", "fingerprint": "f"}
 OTHER_BORDERS = [("a", "bc", "f"), ("abc", "", "f"), ("", "abc", "f"), ("a", "b", "cf")]
 
@@ -118,7 +119,9 @@ class TestWhoseItIs:
             answer = claim(store, owner="carl", binding=binding, scene="s", fingerprint="f")
             assert (answer.verdict, raw(store)) == (Verdict.FOREIGN, before)
 
-    @pytest.mark.parametrize("result", [b",1,1,1,4\nxsfanna", b"\nxsfanna", b"xsf", b",,1,1,1,4\nxsf"])
+    @pytest.mark.parametrize(
+        "result", [b",1,1,1,4\nxsfanna", b"\nxsfanna", b"xsf", b",,1,1,1,4\nxsf", b"1i0%b,,1,1,,\nbs" % (b"9" * 16)]
+    )
     def test_nothing_in_an_answer_is_taken_for_whose_it_is(self, result: bytes, store: RedisStore) -> None:
         assert complete(store, claim(store, **TEXTS), result)
         assert claim(store, owner="carl", **{**TEXTS, "binding": "x"}).verdict is Verdict.FOREIGN
@@ -167,6 +170,61 @@ class TestHowLong:
             assert answer.verdict is Verdict.DONE if held else isinstance(answer, Absent)
         put(store, layout.pack(Record(State.ISSUED, expires_at=NOW, issued_until=NOW, binding="b")))
         assert isinstance(claim(store, must_exist=True), Absent)
+
+
+class TestTheRulesBehindIt:
+    """They see what the short way leaves."""
+
+    @pytest.mark.parametrize("flags", range(4))
+    def test_a_lease_that_is_over(self, flags: int, store: RedisStore) -> None:
+        moments = b"%016d%016d%016d%016d" % (PAST, PAST, 0, 9 * PAST // 8)
+        put(store, b"1r%d%b,,1,1,1,4\nbsfanna" % (flags, moments))
+        answer = claim(store, owner="carl", **TEXTS)
+        if flags in (1, 3):
+            assert (answer.verdict, answer.record.owner) == (Verdict.FAILED, "anna")
+        else:
+            assert (answer.owner, answer.taken) == ("carl", True)
+
+    @pytest.mark.parametrize("flags", range(4))
+    def test_an_owner_who_asks_again_after_a_failure(self, flags: int, store: RedisStore) -> None:
+        put(store, done(flags, result=None).replace(b"1d", b"1f"))
+        before = raw(store)
+        assert (claim(store, **TEXTS).verdict, raw(store)) == (Verdict.FAILED, before)
+
+    @pytest.mark.parametrize("flags", range(4))
+    def test_an_effect_that_was_told_gets_its_answer(self, flags: int, store: RedisStore) -> None:
+        put(store, done(flags, result=None))
+        record = store.get(KEY)
+        assert record is not None
+        assert complete(store, Claim(KEY, record), b"answer")
+        assert raw(store)[:3] == b"1d%d" % flags
+        shown = store.get(KEY)
+        assert shown is not None
+        assert shown.result == b"answer"
+
+    @pytest.mark.parametrize("result", [None, b"", b"answer"])
+    @pytest.mark.parametrize("takeover", [True, False])
+    def test_a_claim_that_was_extended(
+        self, takeover: bool, result: bytes | None, store: RedisStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stop_the_clock(monkeypatch)
+        won = claim(store, takeover=takeover, **TEXTS)
+        assert store.settle(won, state=State.RUNNING, hold=40.000007, ttl=90.000003)
+        record = store.get(KEY)
+        assert record is not None
+        assert (record.held_until, record.expires_at) == (NOW + 40_000_007, NOW + 90_000_003)
+        assert store.settle(won, state=State.DONE, hold=0, ttl=70.000009, result=result)
+        record = store.get(KEY)
+        assert record is not None
+        assert (record.expires_at, record.result, record.takeover) == (NOW + 70_000_009, result, takeover)
+
+    def test_a_token_that_was_given_back(self, store: RedisStore) -> None:
+        issue(store, ttl=600)
+        won = claim(store, **TEXTS)
+        assert store.settle(won, state=State.ISSUED, hold=0, ttl=0)
+        again = claim(store, owner="carl", **TEXTS).record
+        assert again.expires_at == again.issued_until == won.record.issued_until
+        assert again.fence > won.fence
 
 
 class TestDamage:

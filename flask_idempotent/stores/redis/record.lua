@@ -68,7 +68,7 @@ local function pack(r)
   if r.state == 'r' then
     run = string.format('%016.0f%016.0f%016.0f%016.0f', r.fence, r.held, 0, r.expires)
   elseif r.state == 'i' then
-    run = r.fence > 0 and string.format('%016.0f', r.fence) or ''
+    run = string.format('%016.0f', r.fence)
   else
     run = string.format('%016.0f%016.0f%016.0f', r.fence, r.expires, 0)
   end

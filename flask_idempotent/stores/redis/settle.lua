@@ -11,7 +11,7 @@ local ttl, hold = string.sub(terms, 2, 17) + 0, string.sub(terms, 18, 33) + 0
 local result = ARGV[4] ~= '' and ARGV[5] or nil
 
 local function finish(record)
-  record.state, record.held, record.expires, record.result = state, now + ttl, now + ttl, result
+  record.state, record.expires, record.result = state, now + ttl, result
   if record.flags > '3' then record.flags = record.flags - 4 end -- no longer consumed
   write(key, record)
   return 1
