@@ -54,15 +54,21 @@ class TestLookedAtOnce:
 
     @pytest.mark.parametrize("scene", ["", "s"])
     @pytest.mark.parametrize("issued_for", ["", "s", None])
-    @pytest.mark.parametrize("result", [None, b"", b"answer"])
+    @pytest.mark.parametrize(("result", "binding"), [(None, "b"), (b"", ""), (b"answer", "b")])
     def test_a_whole_life(
-        self, result: bytes | None, issued_for: str | None, scene: str, store: RedisStore, looks: Callable[[], int]
+        self,
+        result: bytes | None,
+        binding: str,
+        issued_for: str | None,
+        scene: str,
+        store: RedisStore,
+        looks: Callable[[], int],
     ) -> None:
         if issued_for is not None and issued_for not in ("", scene):
             return
-        texts = {**TEXTS, "scene": scene}
+        texts = {**TEXTS, "scene": scene, "binding": binding}
         if issued_for is not None:
-            issue(store, scene=issued_for)
+            issue(store, binding=binding, scene=issued_for)
         won = claim(store, must_exist=issued_for is not None, **texts)
         assert (won.record.scene, looks()) == (scene if issued_for is None else issued_for, 1)
         assert complete(store, won, result)
@@ -208,7 +214,8 @@ class TestTheRulesBehindIt:
         self, takeover: bool, result: bytes | None, store: RedisStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         stop_the_clock(monkeypatch)
-        won = claim(store, takeover=takeover, **TEXTS)
+        won = claim(store, lease=30.000007, ttl=90.000001, takeover=takeover, **TEXTS)
+        assert (won.record.held_until, won.record.expires_at) == (NOW + 30_000_007, NOW + 90_000_001)
         assert store.settle(won, state=State.RUNNING, hold=40.000007, ttl=90.000003)
         record = store.get(KEY)
         assert record is not None

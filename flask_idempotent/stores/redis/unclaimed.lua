@@ -6,7 +6,7 @@
 
 local key, time = KEYS[1], redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local since = time[1] .. string.sub('00000' .. time[2], -6)
+local since = time[1] .. string.sub('00000' .. time[2], #time[2])
 local owner, binding, scene, fingerprint, terms, bare, sizes = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local must_exist, lease, ttl = string.sub(terms, 3, 3) == '1', string.sub(terms, 4, 19), string.sub(terms, 20, 35)
 local text = redis.pcall('GET', key)
