@@ -42,7 +42,8 @@ def _framed_ascii(parts: Sequence[str | bytes]) -> bytes | None:
             return None
     except TypeError:
         return None
-    return "".join([f"{len(part)}:{part}" for part in parts]).encode("ascii")  # type: ignore[str-bytes-safe]  # all are str
+    # Not formatted: a str that is an Enum, too, would be written by its name.
+    return "".join([f"{len(part)}:" + part for part in parts]).encode("ascii")  # type: ignore[operator]  # all are str
 
 
 def parse_token(text: str) -> str | None:

@@ -6,7 +6,7 @@ import math
 import time
 import uuid
 from decimal import Decimal
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from itertools import pairwise, product
 
 import pytest
@@ -44,6 +44,24 @@ def test_borders_between_parts_count() -> None:
 
 def test_text_and_its_bytes_are_the_same_part() -> None:
     assert digest("\u00e9") == digest("\u00e9".encode())
+
+
+class Scene(str, Enum):  # noqa: UP042  # that is the point
+    """As people write it where StrEnum is not known yet: formatted it is its name."""
+
+    ORDER = "order"
+
+
+@given(st.lists(st.text() | st.sampled_from(Scene), max_size=5))
+def test_text_and_its_bytes_are_one(parts: list[str]) -> None:
+    """ASCII goes a way of its own."""
+    encoded = [str.encode(part, "utf-8", "surrogatepass") for part in parts]
+    assert digest(*parts) == digest(*encoded)
+    assert digest(*parts[:1], *encoded[1:]) == digest(*encoded)
+
+
+def test_an_enum_counts_as_its_value() -> None:
+    assert digest(Scene.ORDER, "a") == digest("order", "a")
 
 
 @pytest.mark.case("S1")
