@@ -125,9 +125,10 @@ class Attempt:
         if self.refusal is None and self.rules.has_extras:
             self._claim_extras()
         if self.refusal is not None and not self._passes(self.refusal):
-            self._stand_in = self._answer(self.refusal)
-            if self.rules.outermost and type(self._stand_in) is HTTPException:
-                return self._stand_in.response  # raised, Flask would copy it, which takes longer than all the rest
+            answer = self._answer(self.refusal)
+            if self.rules.outermost and not isinstance(answer, HTTPException):
+                return answer  # raised, Flask would copy it, which takes longer than all the rest
+            self._stand_in = answer if isinstance(answer, HTTPException) else HTTPException(response=answer)
             raise self._stand_in
         if self.rules.keeps_answer and self.hold is not None:
             # Asked before the view: one that logs somebody in answers the one who was there.
@@ -234,7 +235,7 @@ class Attempt:
         self._unguarded = True
         return True
 
-    def _answer(self, error: IdempotencyError | HTTPException) -> HTTPException:
+    def _answer(self, error: IdempotencyError | HTTPException) -> Response | HTTPException:
         if isinstance(error, HTTPException):
             return error  # the framework's own, as a body that is too large
         if not isinstance(error, Duplicate | InProgress):

@@ -20,8 +20,10 @@ from .rules import Rules
 NAMED: Final = ("replay", "reject", "ignore")
 
 
-def answer(error: Duplicate | InProgress, rules: Rules, viewer: Callable[[], str], bare: bool) -> HTTPException:
-    """Return what to raise for a duplicate.
+def answer(
+    error: Duplicate | InProgress, rules: Rules, viewer: Callable[[], str], bare: bool
+) -> Response | HTTPException:
+    """Return what answers a duplicate, or the refusal that is to be raised.
 
     :param error: the refusal as the guard raised it, with the record.
     :param viewer: tells who is asking; called only if there is an answer to show.
@@ -29,15 +31,16 @@ def answer(error: Duplicate | InProgress, rules: Rules, viewer: Callable[[], str
     """
     policy = rules.on_duplicate
     if policy == "ignore":
-        return HTTPException(response=_silent_success(rules))
+        return _silent_success(rules)
     judged = _judged(error, policy, viewer, bare)
     if policy == "replay" and isinstance(judged, Duplicate) and judged.replayer is not None:
-        return HTTPException(response=judged.replay())
+        replay: Response = judged.replay()
+        return replay
     refusal = as_http(judged, rules.answers)
     if isinstance(refusal, RecordInvalid) or policy in ("reject", "replay"):
         return refusal
     restyle: Any = policy
-    return HTTPException(response=make_response(current_app.ensure_sync(restyle)(refusal)))
+    return make_response(current_app.ensure_sync(restyle)(refusal))
 
 
 def _judged(error: Duplicate | InProgress, policy: Any, viewer: Callable[[], str], bare: bool) -> IdempotencyError:

@@ -7,8 +7,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from flask import request
+from flask import Flask, Response, request
+from werkzeug.exceptions import HTTPException, NotFound
 
+from flask_idempotent import Idempotency, idempotent
 from tests.apps.till import KEY_HEADER, Till, assert_ran
 from tests.helpers import FIELD, HEADER, assert_refused, assert_repeated, token_of
 
@@ -227,3 +229,30 @@ def test_an_optional_token_that_is_not_there_guards_nothing(any_store: Any):
     assert_one_run(till, headers={HEADER: token_of(till.client)})
     refusal(till.send(headers={HEADER: "no token"}), "token_invalid")
     assert_refused(till.send(headers={HEADER: "0" * 32}), "token_unknown")
+
+
+@pytest.mark.parametrize("raised", [HTTPException(), HTTPException(response=Response("no", 418)), NotFound()])
+def test_a_key_that_ends_the_request_runs_nothing(raised: HTTPException) -> None:
+    """Whatever a callable aborts with: an exception without a response of its own is no leave to go on."""
+    ran = []
+
+    def end(**_: Any) -> Any:
+        raise raised
+
+    app = Flask("app")
+    app.testing = False
+    Idempotency(app)
+    app.add_url_rule("/pay", view_func=idempotent(key=end)(lambda: ran.append(1) or "done"), methods=["POST"])
+    answer = app.test_client().post("/pay")
+    assert (ran, answer.get_data(as_text=True)) == ([], unguarded(raised))
+
+
+def unguarded(raised: HTTPException) -> str:
+    """What Flask itself makes of it."""
+    app = Flask("app")
+
+    def end() -> Any:
+        raise raised
+
+    app.add_url_rule("/pay", view_func=end, methods=["POST"])
+    return app.test_client().post("/pay").get_data(as_text=True)
