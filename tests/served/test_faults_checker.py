@@ -73,6 +73,10 @@ GOOD: dict[str, tuple[str, list[Thing]]] = {
     "refused by the view, then served": ("strict", [*ended("a", 0.5, "refuses", "restored"), *ended("b", 2)]),
     "given back, then served": ("replay", [*ended("a", 0.5, "again", "restored"), *ended("b", 2)]),
     "restore off, failed": ("strict", [*ended("a", 0.5, "raises", "kept_failed"), refused("b", 2, "failed")]),
+    "restore off, and the store lost its end": (
+        "strict",
+        [*ended("a", 0.5), Fault("failed over", 0.6, 1.4, loses="writes"), refused("b", 5, "failed")],
+    ),
     "kept, then raised": (
         "replay",
         [*ended("a", 0.5, "raises", kept=0.7), refused("b", 2, "response_unavailable")],
@@ -254,6 +258,12 @@ BAD: dict[str, tuple[str, str, list[Thing]]] = {
     "consumed by nobody": ("reason", "consume", [refused("b", 2, "duplicate")]),
     "failed, and restore was on": ("reason", "replay", [*FAILED, refused("b", 2, "failed")]),
     "failed, and nothing had": ("reason", "strict", [refused("b", 2, "failed")]),
+    "failed, though its end stands": ("reason", "strict", [*ended("a", 0.5), refused("b", 5, "failed")]),
+    "failed, and what was lost was lost before": (
+        "reason",
+        "strict",
+        [Fault("failed over", 0.1, 0.2, loses="writes"), *ended("a", 0.5), refused("b", 5, "failed")],
+    ),
     "not kept, though it was": ("reason", "replay", [*ended("a", 0.5), refused("b", 2, "response_unavailable")]),
     "never served": ("stuck", "replay", [*CRASHED, refused("b", 9), refused("c", 30)]),
     "never answered": ("stuck", "replay", [asked("a", 0.5, 0), refused("b", 30, "store_unavailable", 503)]),

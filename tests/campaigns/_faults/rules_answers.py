@@ -96,7 +96,9 @@ def _failed(case: Case, attempt: Attempt) -> bool:
         run.outcome in ("raises", "fails") or run.end is None or run.end >= attempt.start
         for run in _begun(case, attempt)
     )
-    return case.view == "strict" and (half or case.lost_reply_before(attempt) or _settle_failed(case))
+    # The end was written, and the store went back to before it: the claim stands there again, and nobody takes it over.
+    undone = any(case.weather.loses(("writes",), run.begin, attempt.end) for run in _begun(case, attempt))
+    return case.view == "strict" and (half or undone or case.lost_reply_before(attempt) or _settle_failed(case))
 
 
 def _settle_failed(case: Case) -> bool:
