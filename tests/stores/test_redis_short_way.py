@@ -34,7 +34,6 @@ def done(flags: int = 0, *, moments: bytes = b"", scene: bytes = b"s", result: b
     return b"1d%d%b,%b%bb%bfanna%b" % (flags, moments, size, sizes, scene, result or b"")
 
 
-@pytest.mark.case("S4", "S10")
 class TestLookedAtOnce:
     """Each other way looks twice, so this fails too when the short way is no longer taken."""
 
@@ -99,7 +98,6 @@ class TestLookedAtOnce:
         assert looks() == 1
 
 
-@pytest.mark.case("S4")
 class TestWhoseItIs:
     @pytest.mark.parametrize("settled", [False, True])
     @pytest.mark.parametrize(("binding", "scene", "fingerprint"), [*OTHER_BORDERS, ("xy", "c", "f"), ("ab", "d", "f")])
