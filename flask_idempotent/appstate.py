@@ -42,8 +42,8 @@ class AppState:
     lock: threading.Lock = field(default_factory=threading.Lock)
     seen: Seen | None = None
     rules: dict[tuple[str, str], Rules] = field(default_factory=dict)
-    guarded: dict[str, dict[str, Rules]] | None = None
-    """The same by endpoint, then method; None until the look found no mistake."""
+    guarded: frozenset[str] | None = None
+    """The endpoints that have rules; None until the look found no mistake."""
     scenes: dict[str, Mark] = field(default_factory=dict)
 
     @classmethod
@@ -104,8 +104,8 @@ class AppState:
             self.scenes = seen.scenes
             self.rules = {at: self.rules_for(mark, at[0]) for at, mark in seen.marks.items()}
             promote_handlers(self.app)
-            # In one step: other threads read it without the lock, and what is not in it is not guarded.
-            self.guarded = _by_endpoint(self.rules)
+            # Last, and in one step: other threads read it without the lock, and what is not in it is not guarded.
+            self.guarded = frozenset(endpoint for endpoint, _ in self.rules)
         for warning in seen.warnings:
             _logger.warning("%s", warning)
         self.seen = seen
@@ -195,13 +195,13 @@ class AppState:
                 if not config["IDEMPOTENCY_ENABLED"]:
                     return
                 self.look()
-                guarded = self.guarded or {}
+                guarded = self.guarded or frozenset()
             request = present()
             rule = request.url_rule
             # No rule: 404, 405, or the redirect to an address with a slash.
             if rule is None or rule.endpoint not in guarded or not config["IDEMPOTENCY_ENABLED"]:
                 return
-            rules = guarded[rule.endpoint].get(request.method)
+            rules = self.rules.get((rule.endpoint, request.method))
             if rules is None or Attempt.of(request) is not None:
                 return
             self._one_process_only(None)
@@ -250,13 +250,6 @@ class AppState:
             "IDEMPOTENCY_STORE is memory:// and the server runs several processes: a duplicate that reaches another "
             "process runs again. Use a store that they share, for example redis://."
         )
-
-
-def _by_endpoint(rules: dict[tuple[str, str], Rules]) -> dict[str, dict[str, Rules]]:
-    found: dict[str, dict[str, Rules]] = {}
-    for (endpoint, method), each in rules.items():
-        found.setdefault(endpoint, {})[method] = each
-    return found
 
 
 def _in_environ(header: str) -> str:
