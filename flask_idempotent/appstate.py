@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from flask import Flask, has_request_context, request
@@ -265,7 +266,4 @@ def _store(name: str, value: Any, prefix: str) -> Store:
 
 
 def _guard(app: Flask, store: Store, prefix: str) -> Guard:
-    def tell(event: Any) -> None:
-        signals.send(app, event)
-
-    return Guard(store, prefix=prefix, listener=tell)
+    return Guard(store, prefix=prefix, listener=partial(signals.send, app))

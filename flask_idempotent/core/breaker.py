@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from .errors import StoreUnavailable
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 SLOW: Final = 0.2
@@ -29,19 +30,19 @@ class Breaker:
         self._closed_again = 0.0
         self._pause = SHORTEST
 
-    def call(self, ask: Callable[[], T]) -> T:
+    def call(self, ask: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
         """Ask the store, or refuse at once while the breaker is open.
 
         :raises StoreUnavailable: the breaker is open, or ``ask`` raised it.
         """
         self.check()
-        return self.watch(ask)
+        return self.watch(ask, *args, **options)
 
-    def watch(self, ask: Callable[[], T]) -> T:
+    def watch(self, ask: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
         """Ask in any case, and learn from how it went."""
         started = self._clock()
         try:
-            answer = ask()
+            answer = ask(*args, **options)
         except StoreUnavailable:
             self._failed(self._clock() - started)
             raise

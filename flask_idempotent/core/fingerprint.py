@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 from .keys import digest
 
 _MAX_DIGITS: Final = 1000  # of an integer, written out; int() is quadratic
+_BLANK: Final = " \t\n\r"
 _MAX_DEPTH: Final = 200  # fixed, so that it does not depend on how deep the caller's stack is
 _STRING: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 
@@ -56,7 +57,7 @@ def _members(pairs: list[tuple[str, Any]]) -> object:
 
 _decode: Final = json.JSONDecoder(
     parse_float=_number, parse_int=_integer, parse_constant=_constant, object_pairs_hook=_members
-).decode
+).raw_decode
 _encode: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
 
 
@@ -69,9 +70,9 @@ def canonical_json(data: bytes, *, fields: Collection[str] | None = None, ignore
     :param ignore: members of the outermost object that do not count.
     """
     try:
-        text = data.decode(json.detect_encoding(data), "surrogatepass")
-        value = _decode(text)
-        if _too_deep(text):
+        text = data.decode(json.detect_encoding(data), "surrogatepass").strip(_BLANK)
+        value, end = _decode(text)
+        if end < len(text) or _too_deep(text):
             return None
         if fields is not None or (ignore and not (isinstance(value, dict) and value.keys().isdisjoint(ignore))):
             value = _select(value, fields, ignore)
@@ -114,6 +115,6 @@ def fingerprint(
     :param content: the body's bytes, or parts that say what it means.
     """
     pairs = sorted(query, key=itemgetter(0))
-    asked = (part for pair in pairs for part in pair)
+    asked = [part for pair in pairs for part in pair]
     body = ("bytes", content) if isinstance(content, bytes) else ("parts", *content)
     return digest(method, path, str(len(pairs)), *asked, kind, *body)

@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 import logging
-import math
 import random
 import time
 from collections import deque
-from collections.abc import Callable
-from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from . import events
 from .breaker import Breaker
-from .errors import (
-    Duplicate,
-    Failed,
-    IdempotencyError,
-    InProgress,
-    KeyReused,
-    Locked,
-    RecordInvalid,
-    StoreUnavailable,
-    TokenForeign,
-    TokenReused,
-    TokenUnknown,
-    TooSoon,
-)
+from .errors import Duplicate, IdempotencyError, InProgress, RecordInvalid, StoreUnavailable
 from .hold import Hold, Terms
 from .ids import new_owner
 from .keys import store_key
-from .record import MICROSECONDS, Absent, Claim, Holder, Record, State, Verdict
+from .record import Absent, Claim, Holder, Record, State, Verdict
+from .refusals import refusal
 from .store import Store
-
-T = TypeVar("T")
 
 BUDGET: Final = 1.0
 """Seconds in which a lost command may be sent again."""
-LONGEST_HINT: Final = 2.0
-"""Seconds: the longest Retry-After for a running claim. It is a hint, not the lease."""
 _SETTLE_PAUSES: Final = (0.0, 0.05, 0.2, 0.4)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.25
 """Seconds between two looks of a duplicate that waits."""
@@ -49,8 +30,6 @@ _UNSPOKEN: Final = {
 }
 """What locks and intervals do all the time; an interval is lost whenever the view takes longer."""
 _PAID_AT_ONCE: Final = 5
-
-_BUSY: Final[dict[str, type[IdempotencyError]]] = {"lock": Locked, "interval": TooSoon}
 
 _logger = logging.getLogger("flask_idempotent")
 
@@ -78,7 +57,7 @@ class Guard:
         """
         key = store_key(self.prefix, digest)
         try:
-            self._breaker.call(lambda: self.store.issue(key, binding=binding, scene=scene, ttl=ttl))
+            self._breaker.call(self.store.issue, key, binding=binding, scene=scene, ttl=ttl)
         except RuntimeError:
             raise  # misconfigured: it says what to mend
         except Exception as cause:
@@ -99,20 +78,21 @@ class Guard:
             ``lost``, to be released at the end.
         """
         hold = Hold(self, terms, new_owner())
-        deadline = time.monotonic() + wait
+        deadline = time.monotonic() + wait if wait else 0.0
         try:
-            answer = self._ask_twice(lambda: self._claim(hold))
-            if isinstance(answer, Holder):
+            answer = self._claim_twice(hold)
+            if wait and isinstance(answer, Holder):
                 answer = self._wait(hold, answer, deadline)
         except StoreUnavailable as error:
             self.tell("store_unavailable", terms, reason=error.describe())
             error.retry_after = 1
             error.lost = hold
             raise
-        self._pay()
+        if self._owed:
+            self._pay()
         if isinstance(answer, Claim):
             hold.claim = answer
-            self._tell_claimed(terms, answer)
+            self.tell("taken_over" if answer.taken else "claimed", terms)
             return hold
         raise self._told(terms, answer)
 
@@ -122,7 +102,7 @@ class Guard:
         :raises StoreUnavailable: the store cannot be reached.
         :raises RecordInvalid: it is damaged.
         """
-        return self._breaker.call(lambda: self.store.get(store_key(self.prefix, digest)))
+        return self._breaker.call(self.store.get, store_key(self.prefix, digest))
 
     def extend(self, hold: Hold) -> bool:
         """Hold the claim for another lease; False if it was lost.
@@ -130,9 +110,7 @@ class Guard:
         :raises StoreUnavailable: the store cannot be reached.
         """
         claim, terms = hold.claim or self._unconfirmed(hold), hold.terms
-        return self._breaker.call(
-            lambda: self.store.settle(claim, state=State.RUNNING, hold=terms.lease, ttl=terms.life)
-        )
+        return self._breaker.call(self.store.settle, claim, state=State.RUNNING, hold=terms.lease, ttl=terms.life)
 
     def release(self, hold: Hold) -> None:
         """Give back a claim whose reply never came. It may lie in the store all the same, or come late, when a store
@@ -156,7 +134,7 @@ class Guard:
             except IndexError:  # another thread was faster
                 return
             try:
-                self._breaker.call(partial(self._tell_once, hold, state))
+                self._breaker.call(self._tell_once, hold, state)
             except StoreUnavailable:
                 self._owed.append((hold, state))
                 return
@@ -205,19 +183,19 @@ class Guard:
             # When its lease is over, the claim may be taken over.
             time.sleep(min(left, pause * random.uniform(0.5, 1.5), max(asked.seconds_left, _FIRST_PAUSE)))  # noqa: S311  # no secret
             pause = min(2 * pause, _LONGEST_PAUSE)
-            asked = self._ask_twice(lambda: self._claim(hold))
+            asked = self._claim_twice(hold)
         return asked
 
-    def _ask_twice(self, ask: Callable[[], T]) -> T:
+    def _claim_twice(self, hold: Hold) -> Claim | Holder | Absent:
         """A lost reply is no answer: the same owner asks again, once, if half of the budget is left."""
         self._breaker.check()
         started = time.monotonic()
         try:
-            return self._breaker.watch(ask)
+            return self._breaker.watch(self._claim, hold)
         except StoreUnavailable:
             if time.monotonic() - started > BUDGET / 2:
                 raise
-            return self._breaker.watch(ask)
+            return self._breaker.watch(self._claim, hold)
 
     def settle(self, hold: Hold, state: State, result: bytes | None) -> bool:
         """Settle, and send it again within the budget: the store knows its owner. What is claimed beside a token or key
@@ -235,9 +213,7 @@ class Guard:
             if pause:
                 time.sleep(pause)
             try:
-                return ask(
-                    lambda: self.store.settle(claim, state=state, hold=terms.lease, ttl=terms.ttl, result=result)
-                )
+                return ask(self.store.settle, claim, state=state, hold=terms.lease, ttl=terms.ttl, result=result)
             except StoreUnavailable as error:
                 last = error
         raise last or StoreUnavailable()
@@ -245,11 +221,8 @@ class Guard:
     def _unconfirmed(self, hold: Hold) -> Claim:
         return Claim(store_key(self.prefix, hold.terms.digest), Record(State.RUNNING, owner=hold.owner))
 
-    def _tell_claimed(self, terms: Terms, claim: Claim) -> None:
-        self.tell("taken_over" if claim.taken else "claimed", terms)
-
     def _told(self, terms: Terms, answer: Holder | Absent) -> IdempotencyError:
-        error = _refusal(terms, answer)
+        error = refusal(terms, answer)
         name = "duplicate" if isinstance(error, (InProgress, Duplicate)) else "refused"
         self.tell("record_invalid" if isinstance(error, RecordInvalid) else name, terms, reason=error.reason)
         return error
@@ -258,28 +231,4 @@ class Guard:
 def _unavailable(cause: Exception) -> StoreUnavailable:
     error = StoreUnavailable()
     error.__cause__ = cause
-    return error
-
-
-def _refusal(terms: Terms, answer: Holder | Absent) -> IdempotencyError:
-    if isinstance(answer, Absent):
-        return TokenUnknown()
-    record = answer.record
-    if answer.verdict is Verdict.DAMAGED or record is None:
-        return RecordInvalid()
-    if terms.kind:
-        busy = _BUSY[terms.kind]()
-        busy.retry_after = max(1, math.ceil((record.held_until - answer.now) / MICROSECONDS))
-        return busy
-    if answer.verdict is Verdict.FOREIGN:
-        return TokenForeign()
-    if answer.verdict is Verdict.REUSED:
-        return TokenReused() if terms.token else KeyReused()
-    if answer.verdict is Verdict.FAILED:
-        return Failed()
-    if answer.verdict is Verdict.DONE:
-        return Duplicate(state=State.DONE, record=record, replayer=lambda: record.result)
-    left = answer.seconds_left
-    error = InProgress(state=State.RUNNING, seconds_left=left, record=record)
-    error.retry_after = max(1, math.ceil(min(left, LONGEST_HINT)))
     return error

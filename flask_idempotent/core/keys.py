@@ -27,23 +27,15 @@ SCENE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
 
 def digest(*parts: str | bytes) -> str:
     """Return 24 URL-safe characters (144 bits) that stand for the parts and their borders."""
-    framed = _framed_ascii(parts)
-    if framed is None:
+    try:
+        # Text in ASCII, as nearly always: in half of the time. Joined by +, not formatted: a str that is an Enum, too,
+        # would be written by its name.
+        framed = "".join([f"{len(part)}:" + part for part in parts]).encode("ascii")  # type: ignore[operator]  # TypeError
+    except (TypeError, UnicodeEncodeError):
         texts = [part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass") for part in parts]
         framed = b"".join([b"%d:%b" % (len(text), text) for text in texts])
     hashed = hashlib.blake2b(framed, digest_size=_DIGEST_BYTES).digest()
     return binascii.b2a_base64(hashed, newline=False).translate(_URL_SAFE).decode("ascii")
-
-
-def _framed_ascii(parts: Sequence[str | bytes]) -> bytes | None:
-    """Return the parts with their lengths if all are text in ASCII, as nearly always: in half of the time."""
-    try:
-        if not "".join(parts).isascii():  # type: ignore[arg-type]  # it raises TypeError for bytes
-            return None
-    except TypeError:
-        return None
-    # Not formatted: a str that is an Enum, too, would be written by its name.
-    return "".join([f"{len(part)}:" + part for part in parts]).encode("ascii")  # type: ignore[operator]  # all are str
 
 
 def parse_token(text: str) -> str | None:

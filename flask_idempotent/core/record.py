@@ -34,9 +34,9 @@ class Verdict(StrEnum):
     DONE = "done"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # one is made in every replay: freezing takes longer than all else of it
 class Record:
-    """One intended operation.
+    """One intended operation. Nobody changes one; what comes next is another.
 
     :param state: where it stands.
     :param fence: number of the latest claim; it only grows.
@@ -95,7 +95,7 @@ class Claim:
         return self.record.taken
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Holder:
     """A record that could not be claimed.
 

@@ -238,7 +238,7 @@ class Attempt:
     def _answer(self, error: IdempotencyError | HTTPException) -> Response | HTTPException:
         if isinstance(error, HTTPException):
             return error  # the framework's own, as a body that is too large
-        if not isinstance(error, Duplicate | InProgress):
+        if not isinstance(error, (Duplicate, InProgress)):
             return as_http(error, self.rules.answers)
         answer = policies.answer(error, self.rules, lambda: self.viewer, "HTTP_COOKIE" not in self.request.environ)
         if isinstance(answer, RecordInvalid):

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from flask import Request
 from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import ClientDisconnected
-from werkzeug.wsgi import LimitedStream
+from werkzeug.wsgi import LimitedStream, get_content_length
 
 from ..core.fingerprint import canonical_json, fingerprint
 from . import forms
@@ -39,7 +39,7 @@ class Content:
     def __init__(self, request: Request, max_body: int) -> None:
         self._request = request
         self._is_form = request.mimetype in (forms.URLENCODED, forms.MULTIPART)
-        self._length = request.content_length
+        self._length = get_content_length(request.environ)
         self._fits = _fits(request.environ, self._length, max_body)
         # Whether somebody parsed the form before us; the stream is empty then.
         self._parsed_before = self._fits and self._is_form and "form" in vars(request)
@@ -110,17 +110,18 @@ class Content:
         query: list[tuple[str, str]] = []
         if request.query_string:
             query = [(name, value) for name, value in request.args.items(multi=True) if counts(name)]
-        content: bytes | Iterable[str | bytes] = self._copy or b""
-        if not self.readable and self._is_form and "form" in vars(request):
+        copy, readable = self._copy or b"", self.readable
+        content: bytes | Iterable[str | bytes] = copy
+        if not readable and self._is_form and "form" in vars(request):
             # It was parsed in any case, for its token: the length would count the boundary, which some browsers vary.
             content = forms.Form(request.form, request.files).parts(counts)
-        elif not self.readable:
+        elif not readable:
             content = ("unread", str(self._length))
         elif self._form is not None:
             content = self._form.parts(counts)
         elif request.is_json:
-            canonical = canonical_json(self._copy or b"", fields=fields, ignore=ignored)
-            content = content if canonical is None else ("json", canonical.decode("ascii"))
+            canonical = canonical_json(copy, fields=fields, ignore=ignored)
+            content = copy if canonical is None else ("json", canonical.decode("ascii"))
         return fingerprint(request.method, request.path, query, request.mimetype, content)
 
     def _parsed_json(self, pairs: Callable[[list[tuple[str, Any]]], Any]) -> Any:

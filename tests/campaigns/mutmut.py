@@ -23,8 +23,9 @@ from tests.live import ROOT
 MUTMUT = "mutmut==3.8.1"
 FOLDER = ROOT / ".venv" / "mutmut"
 LISTED = Path(__file__).with_name("mutmut_survivors.toml")
-MODULES = ("guard", "hold", "breaker", "keys", "fingerprint", "heartbeat")
-TESTS = [f"tests/core/test_{name}.py" for name in (*MODULES, "key_syntax", "kinds", "owed", "waiting")]
+TESTED = ("guard", "hold", "breaker", "keys", "fingerprint", "heartbeat")
+MODULES = (*TESTED, "refusals")
+TESTS = [f"tests/core/test_{name}.py" for name in (*TESTED, "key_syntax", "kinds", "owed", "waiting")]
 SETTINGS = """
 [tool.mutmut]
 source_paths = ["flask_idempotent/"]

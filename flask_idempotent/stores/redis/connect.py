@@ -54,11 +54,12 @@ def _asked(connection: Any, command: tuple[bytes | int | str, ...]) -> Any:
 
 def _packed(command: tuple[bytes | int | str, ...]) -> bytes:
     """Return a command as the protocol writes it: an array of bulk strings, each after its length in bytes."""
-    parts = [b"*%d\r\n" % len(command)]
+    lines = [b"*%d" % len(command)]
     for part in command:
         data = part if isinstance(part, bytes) else str(part).encode()
-        parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
-    return b"".join(parts)
+        lines += (b"$%d" % len(data), data)
+    lines.append(b"")
+    return b"\r\n".join(lines)
 
 
 def client_from_url(url: str) -> LeanClient:

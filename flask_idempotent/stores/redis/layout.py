@@ -19,10 +19,6 @@ def text(value: str) -> bytes:
     return value.encode("utf-8", "surrogatepass")
 
 
-def _decoded(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
-
-
 def digits(moment: int) -> bytes:
     """Return a moment or a span (microseconds) in its fixed width."""
     return b"%016d" % moment
@@ -129,10 +125,10 @@ def unpack(data: bytes) -> Record:
             held,
             expires,
             issued,
-            _decoded(data[fingerprint:owner]),
-            _decoded(data[start:binding]),
-            _decoded(data[binding:scene]),
-            _decoded(data[scene:fingerprint]),
+            str(data[fingerprint:owner], "utf-8", "surrogatepass"),
+            str(data[start:binding], "utf-8", "surrogatepass"),
+            str(data[binding:scene], "utf-8", "surrogatepass"),
+            str(data[scene:fingerprint], "utf-8", "surrogatepass"),
             None if r is None else data[owner:],
             not flags & _STAYS,
             bool(flags & _TAKEN),

@@ -67,6 +67,7 @@ class _Script:
         return cls(body, hashlib.sha1(body, usedforsecurity=False).hexdigest().encode())
 
 
+_VERDICTS: Final = {verdict.value.encode(): verdict for verdict in Verdict}
 _CLAIMED: Final = b"1"  # a packed record; words begin with a letter
 _WRITTEN_ANEW: Final = (State.DONE, State.FAILED)
 """An effect that happened, or half happened: it is recorded even if the store has lost the claim."""
@@ -174,7 +175,7 @@ class RedisStore:
 
 
 def _holder(word: bytes, now: int, packed: bytes) -> Holder:
-    verdict = Verdict(word.decode())
+    verdict = _VERDICTS[word]
     try:
         record = None if verdict is Verdict.DAMAGED else layout.unpack(packed)
     except RecordInvalid:
