@@ -140,7 +140,22 @@ class Guard:
                 return
 
     def _tell_once(self, hold: Hold, state: State) -> None:
+        if hold.claim is None:
+            self._look_for(hold)
         self.store.settle(hold.claim or self._unconfirmed(hold), state=state, hold=0, ttl=hold.terms.ttl)
+
+    def _look_for(self, hold: Hold) -> None:
+        """The replies to a claim were lost. If it lies in the store, and took over, that is told here: once it is given
+        back nobody can see it any more."""
+        key = store_key(self.prefix, hold.terms.digest)
+        try:
+            record = self.store.get(key)
+        except RecordInvalid:
+            return
+        if record is not None and record.owner == hold.owner:
+            hold.claim = Claim(key, record)
+            if record.taken:
+                self.tell("taken_over", hold.terms, reason="its reply was lost, so no view ran")
 
     def tell(
         self, name: str, terms: Terms | None = None, *, digest: str = "", scene: str = "", reason: str = ""

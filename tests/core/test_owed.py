@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from flask_idempotent.core.errors import StoreUnavailable
-from flask_idempotent.core.record import State
+from flask_idempotent.core.errors import RecordInvalid, StoreUnavailable
+from flask_idempotent.core.guard import Guard
+from flask_idempotent.core.record import Record, State
 from tests.core.test_guard import Bench, terms
 
 
@@ -46,3 +47,60 @@ def test_one_that_was_sent_is_given_back_though_its_reply_never_came(bench: Benc
     bench.time.advance(11)
     assert bench.claim(token=False, digest="e" * 24).claim is not None
     assert bench.claim(token=False).claim is not None
+
+
+@pytest.mark.case("S5")
+def test_a_takeover_whose_replies_were_lost_is_told_once(bench: Bench) -> None:
+    bench.issue()
+    bench.claim(description="order")  # and its worker died
+    bench.clock.advance(11)
+    bench.store.lost_replies = 2
+    with pytest.raises(StoreUnavailable) as refusal:
+        bench.claim(description="order")
+    assert "taken_over" not in bench.told
+    bench.store.lost_commands = 1  # the first word to the store is lost, too
+    refusal.value.lost.release()
+    assert bench.record.state is State.RUNNING
+    bench.claim(token=False, digest="e" * 24)
+
+    assert bench.record.state is State.ISSUED
+    assert bench.told.count("taken_over") == 1
+    assert [event.reason for event in bench.events if event.name == "taken_over"] != [""]
+
+
+def test_what_is_given_back_unseen_is_told_of_only_if_it_took_over(bench: Bench) -> None:
+    bench.issue()
+    bench.store.lost_replies = 2
+    with pytest.raises(StoreUnavailable) as refusal:
+        bench.claim()
+    refusal.value.lost.release()
+    assert bench.record.state is State.ISSUED
+    assert "taken_over" not in bench.told
+
+
+def test_another_owners_takeover_is_not_told_of_here(bench: Bench) -> None:
+    bench.issue()
+    bench.claim()  # and its worker died
+    bench.store.lost_commands = 2
+    with pytest.raises(StoreUnavailable) as refusal:
+        bench.claim()
+    bench.clock.advance(11)
+    taken = Guard(bench.store).claim(terms())  # another process
+    refusal.value.lost.release()
+
+    assert "taken_over" not in bench.told
+    assert bench.record.owner == taken.owner
+
+
+def test_a_damaged_record_is_left_as_it_is(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.store.lost_replies = 2
+    with pytest.raises(StoreUnavailable) as refusal:
+        bench.claim(token=False)
+
+    def damaged(key: str) -> Record | None:
+        raise RecordInvalid
+
+    monkeypatch.setattr(bench.store, "get", damaged)
+    refusal.value.lost.release()
+    assert bench.store.asked[-1] == "settle"
+    assert bench.claim(token=False, digest="e" * 24).claim is not None

@@ -194,6 +194,16 @@ def test_flashed_messages_are_kept_where_a_session_could_hold_them() -> None:
     assert [isinstance(message, Markup) for _, message in again.flashes] == [False, True, True, False]
 
 
+def test_a_flashed_list_that_one_reader_changes_is_as_it_was_for_the_next() -> None:
+    packed = pack(Snapshot(200, flashes=(("data", ["milk"]),)))
+    first, second = unpack(packed), unpack(packed)
+    assert first is not None
+    assert second is not None
+    first.flashes[0][1].append("eggs")
+    assert second.flashes == (("data", ["milk"]),)
+    assert unpack(packed) == second
+
+
 def test_the_apps_own_class_of_response_is_used() -> None:
     class Own(Response):
         default_mimetype = "application/xml"
