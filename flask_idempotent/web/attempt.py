@@ -10,8 +10,7 @@ from flask import Response, after_this_request
 from werkzeug.exceptions import HTTPException
 
 from ..core.errors import Duplicate, IdempotencyError, InProgress, RecordInvalid, StoreUnavailable
-from ..core.hold import Hold, Terms
-from ..core.keys import digest
+from ..core.hold import Hold
 from . import policies, principals, sources
 from .cache import carries_token, keep_private
 from .content import Content
@@ -22,6 +21,7 @@ from .outcome import Outcome, outcome_of, outcome_of_error
 from .present import present
 from .problems import as_http
 from .rules import Rules
+from .terms import terms_of
 from .unread import drain
 
 _ATTRIBUTE: Final = "_idempotency_attempt"
@@ -111,7 +111,8 @@ class Attempt:
         try:
             found = sources.find(rules, self.request, self.content, self.namespace) if rules.sources else None
             if found is not None:
-                self.hold = rules.guard.claim(self._terms(found), wait=rules.wait)
+                terms = terms_of(found, rules, self.request, self.content, self.principal)
+                self.hold = rules.guard.claim(terms, wait=rules.wait)
         except (IdempotencyError, HTTPException) as error:
             self.refusal = error
 
@@ -198,34 +199,6 @@ class Attempt:
             self.extras.claim(self.rules, self.request, self.content, self.principal, self._until, self.hold)
         except (IdempotencyError, HTTPException) as error:
             self.refusal = error
-
-    def _terms(self, found: sources.Found) -> Terms:
-        rules = self.rules
-        return Terms(
-            found.digest,
-            token=found.token,
-            lease=rules.lease,
-            life=rules.token_ttl if found.token else rules.key_ttl,
-            ttl=rules.result_ttl if found.token else rules.key_ttl,
-            scene=rules.scene,
-            binding=rules.bindings.of(rules.binding, self.request, self.principal) if found.token else "",
-            fingerprint=self._fingerprint(),
-            description=rules.description,
-            restore=rules.restore_on_error,
-            consume=rules.consume,
-        )
-
-    def _fingerprint(self) -> str:
-        rules, request, wanted = self.rules, self.request, self.rules.fingerprint
-        if wanted is False:
-            return digest(request.method, request.path)
-        if callable(wanted):
-            return digest(request.method, request.path, str(wanted(**(request.view_args or {}))))
-        return self.content.fingerprint(
-            token_fields=(rules.token_field, rules.csrf_field),
-            fields=wanted if isinstance(wanted, tuple) else None,
-            ignore=rules.ignore,
-        )
 
     def _passes(self, error: IdempotencyError | HTTPException) -> bool:
         """Return whether the view runs unguarded, since the app wants that while the store is down."""

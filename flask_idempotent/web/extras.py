@@ -15,6 +15,7 @@ from ..core.keys import digest
 from ..core.record import State
 from . import sources
 from .content import Content
+from .terms import terms_beside
 
 if TYPE_CHECKING:
     from .rules import Rules
@@ -53,7 +54,7 @@ class Extras:
         """
         if rules.lock is not None and self.lock is None:
             value = sources.computed(rules.lock, "the lock", request, content)
-            terms = _terms(rules, "lock", digest("lock", value), rules.lease)
+            terms = terms_beside("lock", digest("lock", value), rules.lease, rules)
             wait = until - time.monotonic() if until else 0.0
             if wait <= 0 or beside is None or beside.terms.consume:
                 self.lock = self._claimed(rules, terms, wait)
@@ -62,7 +63,7 @@ class Extras:
         if rules.interval and self.interval is None:
             # Not the name space of a key, which a client chooses with its credentials.
             who = principal() or rules.bindings.of("ip", request, principal)
-            terms = _terms(rules, "interval", digest("interval", rules.scene, who), rules.interval)
+            terms = terms_beside("interval", digest("interval", rules.scene, who), rules.interval, rules)
             self.interval = self._claimed(rules, terms, 0.0)
 
     def end(self, *, succeeded: bool) -> None:
@@ -92,16 +93,3 @@ class Extras:
             error = InProgress(state=State.RUNNING)
             error.retry_after = 1
             raise error
-
-
-def _terms(rules: Rules, kind: str, name: str, lease: float) -> Terms:
-    return Terms(
-        name,
-        token=False,
-        lease=lease,
-        life=lease,
-        ttl=lease,
-        scene=rules.scene,
-        description=rules.description,
-        kind=kind,
-    )
