@@ -78,10 +78,10 @@ class Guard:
             ``lost``, to be released at the end.
         """
         hold = Hold(self, terms, new_owner())
-        deadline = time.monotonic() + wait if wait else 0.0
+        deadline = time.monotonic() + wait
         try:
             answer = self._claim_twice(hold)
-            if wait and isinstance(answer, Holder):
+            if wait:
                 answer = self._wait(hold, answer, deadline)
         except StoreUnavailable as error:
             self.tell("store_unavailable", terms, reason=error.describe())
@@ -186,20 +186,19 @@ class Guard:
             consume=terms.consume,
         )
 
-    def _wait(self, hold: Hold, answer: Holder, deadline: float) -> Claim | Holder | Absent:
+    def _wait(self, hold: Hold, answer: Claim | Holder | Absent, deadline: float) -> Claim | Holder | Absent:
         """Ask again while another claim is running, less and less often; waiters that came together do not ask
         together. The last look is at the deadline."""
         pause = _FIRST_PAUSE
-        asked: Claim | Holder | Absent = answer
-        while isinstance(asked, Holder) and asked.verdict is Verdict.RUNNING:
+        while isinstance(answer, Holder) and answer.verdict is Verdict.RUNNING:
             left = deadline - time.monotonic()
             if left <= 0:
                 break
             # When its lease is over, the claim may be taken over.
-            time.sleep(min(left, pause * random.uniform(0.5, 1.5), max(asked.seconds_left, _FIRST_PAUSE)))  # noqa: S311  # no secret
+            time.sleep(min(left, pause * random.uniform(0.5, 1.5), max(answer.seconds_left, _FIRST_PAUSE)))  # noqa: S311  # no secret
             pause = min(2 * pause, _LONGEST_PAUSE)
-            asked = self._claim_twice(hold)
-        return asked
+            answer = self._claim_twice(hold)
+        return answer
 
     def _claim_twice(self, hold: Hold) -> Claim | Holder | Absent:
         """A lost reply is no answer: the same owner asks again, once, if half of the budget is left."""
