@@ -40,7 +40,7 @@ class Scripted:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
-        self.answers: dict[str, Any] = {"issue": None, "claim": WON, "settle": True}
+        self.answers: dict[str, Any] = {"issue": None, "claim": WON, "settle": True, "get": None}
 
     def _answer(self, name: str, *asked: Any) -> Any:
         self.asked.append((name, *asked))
@@ -57,6 +57,9 @@ class Scripted:
 
     def settle(self, claim: Claim, **options: Any) -> Any:
         return self._answer("settle", claim, options)
+
+    def get(self, key: str) -> Any:
+        return self._answer("get", key)
 
 
 class Bench:
@@ -144,7 +147,12 @@ def test_an_owner_whose_claim_was_never_confirmed_is_known_by_its_id(bench: Benc
         hold = Hold(bench.guard, TERMS, "anna")
         hold.sent = True
         ending(hold)
-    assert [asked[1] for asked in bench.store.asked] == [unconfirmed] * 3
+    assert [asked[:2] for asked in bench.store.asked] == [
+        ("settle", unconfirmed),
+        ("settle", unconfirmed),
+        ("get", KEY),
+        ("settle", unconfirmed),
+    ]
     assert bench.store.asked[-1][2] == {"state": State.ISSUED, "hold": 0, "ttl": 50}
 
 
