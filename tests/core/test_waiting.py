@@ -143,6 +143,13 @@ def test_a_waiter_takes_over_what_was_released(queue: Queue, token: bool) -> Non
     assert queue.told[-2:] == ["restored", "claimed"]
 
 
+@pytest.fixture(params=[0.5, 1.0, 1.5])
+def jitter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is no chance: what a pause is multiplied by."""
+    monkeypatch.setattr("flask_idempotent.core.guard.random.uniform", lambda low, high: request.param)
+
+
+@pytest.mark.usefixtures("jitter")
 def test_a_waiter_takes_over_when_a_lease_ends_and_not_later(queue: Queue) -> None:
     queue.come(0, lease=1)
     queue.come(10, lease=1)
@@ -150,6 +157,7 @@ def test_a_waiter_takes_over_when_a_lease_ends_and_not_later(queue: Queue) -> No
     assert queue.told[-1] == "taken_over"
 
 
+@pytest.mark.usefixtures("jitter")
 def test_with_restore_off_a_waiter_is_told_when_a_lease_ends(queue: Queue) -> None:
     queue.come(0, lease=1, restore=False)
     with pytest.raises(Failed):
