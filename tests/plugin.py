@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -132,6 +133,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
             _append(path, {"node": report.nodeid, "outcome": report.outcome})
         elif not report.passed:  # one that is set up has shown nothing yet: the time may be over before it is called
             _append(path, {"node": report.nodeid, "outcome": "not set up"})
+            sys.stderr.write(f"\n{report.nodeid} could not be set up:\n{report.longreprtext}\n")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
