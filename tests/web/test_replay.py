@@ -432,6 +432,7 @@ def test_a_sent_file_reaches_its_caller_and_never_comes_back_as_a_slice(
 
     assert (first.status_code, first.data) == (200, EVERY_BYTE)
     first.close()
+    again.close()  # a file, if the guard has failed; left open, it would be the next test's error
     assert_refused(again, "response_unavailable" if policy == "replay" else "duplicate")
     assert len(ledger) == 1
 
