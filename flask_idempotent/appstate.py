@@ -9,21 +9,23 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from flask import Flask, has_request_context, request
+from flask import Flask, request
 
 from . import signals, stores
+from .completing import completed
 from .config import Settings
 from .core.guard import Guard
 from .core.ids import new_token
 from .core.keys import parse_token, token_digest
 from .core.store import Store
+from .processes import OneProcess
 from .web.attempt import Attempt
 from .web.identity import Bindings
 from .web.look import Seen, look
 from .web.marks import Mark, made_by
 from .web.present import present
 from .web.principals import verified_principal
-from .web.problems import Answers, promote_handlers
+from .web.problems import promote_handlers
 from .web.rules import Rules
 
 _logger = logging.getLogger(__name__)
@@ -37,8 +39,7 @@ class AppState:
     settings: Settings
     stores: dict[str | None, Store]
     bindings: Bindings
-    implicit_memory: bool
-    explicit_memory: bool
+    one_process: OneProcess
     guards_by_name: dict[str | None, Guard] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     seen: Seen | None = None
@@ -59,8 +60,7 @@ class AppState:
             settings=settings,
             stores=found,
             bindings=Bindings(settings.ipv4_prefix, settings.ipv6_prefix),
-            implicit_memory=chosen is None,
-            explicit_memory=isinstance(chosen, str) and chosen.startswith("memory:"),
+            one_process=OneProcess(chosen),
             guards_by_name={name: _guard(app, store, settings.prefix) for name, store in found.items()},
         )
 
@@ -78,7 +78,8 @@ class AppState:
 
         :raises RuntimeError: the records would be kept apart in several processes.
         """
-        self._one_process_only(name)
+        if name is None:
+            self.one_process.check()
         return self.guards_by_name[name]
 
     def knows(self, mark: Mark) -> bool:
@@ -125,46 +126,14 @@ class AppState:
 
     def rules_for(self, mark: Mark, endpoint: str) -> Rules:
         """Complete a mark by the app's settings."""
-        settings = self.settings
-        policy = mark.on_duplicate or settings.on_duplicate
-        key_header = (mark.name if "param" not in mark.sources else None) or settings.key_header
-        return Rules(
+        return completed(
+            mark,
+            self.settings,
+            endpoint=endpoint,
             guard=self.guards_by_name[mark.store],
             bindings=self.bindings,
-            answers=self.answers(mark.message),
-            scene=mark.scene or endpoint,
-            scene_given=mark.scene is not None,
             outermost=made_by(self.app.view_functions.get(endpoint)) is mark,
-            sources=mark.sources,
-            key_header=key_header,
-            key_environ=_in_environ(key_header),
-            key_param=mark.name or "idempotency_key",
-            key=mark.key,
-            key_ttl=mark.ttl or settings.result_ttl,
-            required=mark.required,
-            wait=settings.wait if mark.wait is None else mark.wait,
-            lock=mark.lock,
-            interval=mark.interval,
-            description=mark.description,
-            binding=mark.binding or settings.binding,
-            token_ttl=settings.token_ttl,
-            result_ttl=mark.ttl or settings.token_ttl,
-            lease=mark.lease or settings.lease,
-            restore_on_error=settings.restore_on_error if mark.restore_on_error is None else mark.restore_on_error,
-            consume=mark.consume,
-            on_duplicate="reject" if mark.consume and policy not in ("reject", "ignore") else policy,
-            fingerprint=mark.fingerprint,
-            ignore=mark.ignore,
-            principal=mark.principal or settings.principal,
-            final=mark.final,
-            token_header=settings.token_header,
-            token_environ=_in_environ(settings.token_header),
-            token_field=settings.token_field,
-            token_locations=settings.token_locations,
             csrf_field=self.app.config.get("WTF_CSRF_FIELD_NAME", "csrf_token"),
-            store_down=settings.store_down,
-            max_result=settings.max_result,
-            max_body=settings.max_body,
         )
 
     def rules_of_hidden(self, mark: Mark, endpoint: str) -> Rules:
@@ -175,13 +144,6 @@ class AppState:
         if (mistake := self._mistake(mark)) is not None:
             raise RuntimeError(f"flask-idempotency: {mistake}")
         return self.rules_for(mark, endpoint)
-
-    def answers(self, message: str | None) -> Answers:
-        """Return how refusals look."""
-        settings = self.settings
-        return Answers(
-            settings.error_format, settings.duplicate_status, message or settings.message, settings.policy_url
-        )
 
     def hook(self) -> Callable[[], None]:
         """Return what runs before every request: look once, then claim what can be claimed. It answers nothing.
@@ -205,7 +167,7 @@ class AppState:
             rules = self.rules.get((rule.endpoint, request.method))
             if rules is None or Attempt.of(request) is not None:
                 return
-            self._one_process_only(None)
+            self.one_process.check()
             attempt = Attempt(rules, request)
             if rules.early:
                 attempt.claim()
@@ -234,28 +196,6 @@ class AppState:
         if not self.enabled or request.method == "HEAD":
             return new_token(), self.settings.token_ttl
         return self.issue(scene, self.settings.token_ttl), self.settings.token_ttl
-
-    def _one_process_only(self, name: str | None) -> None:
-        """Memory is right for one process. The server's word on that is a hint only, so it is all that is asked."""
-        if name is not None or not (self.implicit_memory or self.explicit_memory) or not has_request_context():
-            return
-        if not request.environ.get("wsgi.multiprocess"):
-            return
-        if self.implicit_memory:
-            raise RuntimeError(
-                "No IDEMPOTENCY_STORE is set and the server runs several processes, each of which would keep its "
-                "tokens to itself. Set IDEMPOTENCY_STORE, for example to 'redis://localhost:6379/0'."
-            )
-        self.explicit_memory = False  # warn once
-        _logger.warning(
-            "IDEMPOTENCY_STORE is memory:// and the server runs several processes: a duplicate that reaches another "
-            "process runs again. Use a store that they share, for example redis://."
-        )
-
-
-def _in_environ(header: str) -> str:
-    """Return a header's key in the WSGI environment (PEP 3333)."""
-    return "HTTP_" + header.upper().replace("-", "_")
 
 
 def _store(name: str, value: Any, prefix: str) -> Store:

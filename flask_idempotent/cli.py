@@ -120,7 +120,7 @@ def _of_settings(state: AppState, found: _Found) -> Iterator[str]:
     if not state.enabled:
         yield "IDEMPOTENCY_ENABLED is False: nothing is protected."
     default = state.guards_by_name[None]
-    if state.implicit_memory and any(rules.guard is default for rules in found.rules.values()):
+    if state.one_process.unset and any(rules.guard is default for rules in found.rules.values()):
         yield (
             "No IDEMPOTENCY_STORE is set: records lie in the memory of one process and are gone when it ends. Set a "
             "store that all processes share, for example 'redis://localhost:6379/0', or 'memory://' if this is meant."

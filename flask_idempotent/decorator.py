@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 from flask import current_app, has_request_context
 
-from . import config
+from . import checks
 from .core.keys import SCENE
 from .extension import state_of
 from .web import sources
@@ -207,23 +207,23 @@ def _expression(name: str, value: Any) -> Any:
 
 _NAMES = frozenset(Mark.__dataclass_fields__) - {"where", "sources"} | {"source"}
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "name": config.text_or_none,
+    "name": checks.text_or_none,
     "key": _expression,
-    "required": config.flag,
-    "wait": config.zero_or_seconds,
+    "required": checks.flag,
+    "wait": checks.zero_or_seconds,
     "lock": _expression,
-    "interval": config.seconds,
+    "interval": checks.seconds,
     "scene": _scene,
-    "ttl": config.seconds,
-    "lease": config.seconds,
-    "restore_on_error": config.flag,
-    "consume": config.flag,
-    "on_duplicate": config.policy,
+    "ttl": checks.seconds,
+    "lease": checks.seconds,
+    "restore_on_error": checks.flag,
+    "consume": checks.flag,
+    "on_duplicate": checks.policy,
     "fingerprint": _fields,
     "ignore": _names,
-    "binding": config.binding,
-    "principal": config.callable_or_none,
-    "final": config.callable_or_none,
-    "message": config.text_or_none,
-    "description": config.text_or_none,
+    "binding": checks.binding,
+    "principal": checks.callable_or_none,
+    "final": checks.callable_or_none,
+    "message": checks.text_or_none,
+    "description": checks.text_or_none,
 }

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from flask import Flask, current_app, has_request_context, message_flashed, request
 
-from . import cli, config
+from . import checks, cli
 from .appstate import AppState
+from .completing import answers
 from .config import Settings
 from .core.errors import StoreUnavailable
 from .core.guard import Guard
@@ -65,7 +66,10 @@ class Idempotency:
                 state.settings.token_url,
                 endpoint=HELPER,
                 view_func=token_view(
-                    state.issue_for_script, state.answers(None), state.settings.token_field, state.settings.token_header
+                    state.issue_for_script,
+                    answers(state.settings, None),
+                    state.settings.token_field,
+                    state.settings.token_header,
                 ),
             )
 
@@ -111,7 +115,7 @@ def idempotency_token(scene: str | None = None, *, ttl: Any = None) -> TokenInpu
     :raises RuntimeError: the app is misconfigured.
     """
     state = state_of(current_app)
-    life = state.settings.token_ttl if ttl is None else config.seconds("ttl=", ttl)
+    life = state.settings.token_ttl if ttl is None else checks.seconds("ttl=", ttl)
     return TokenInput.of(state.settings.token_field, _recorded_if_possible(state, scene or "", life))
 
 

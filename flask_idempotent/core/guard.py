@@ -155,7 +155,7 @@ class Guard:
         if record is not None and record.owner == hold.owner:
             hold.claim = Claim(key, record)
             if record.taken:
-                self.tell("taken_over", hold.terms, reason="its reply was lost, so no view ran")
+                self.tell("taken_over", hold.terms, reason="its reply was lost; it is given back")
 
     def tell(
         self, name: str, terms: Terms | None = None, *, digest: str = "", scene: str = "", reason: str = ""

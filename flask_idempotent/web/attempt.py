@@ -11,7 +11,8 @@ from werkzeug.exceptions import HTTPException
 
 from ..core.errors import Duplicate, IdempotencyError, InProgress, RecordInvalid, StoreUnavailable
 from ..core.hold import Hold
-from . import policies, principals, sources
+from . import policies, sources
+from .asker import Asker
 from .cache import carries_token, keep_private
 from .content import Content
 from .crossorigin import shows_replay
@@ -26,7 +27,6 @@ from .unread import drain
 
 _ATTRIBUTE: Final = "_idempotency_attempt"
 _FAILURE: Final = 400
-_UNASKED: Final = object()
 
 
 class Attempt:
@@ -38,9 +38,8 @@ class Attempt:
         "_stand_in",
         "_unguarded",
         "_until",
-        "_verified",
-        "_viewer",
         "answered_by",
+        "asker",
         "entered",
         "extras",
         "flashes",
@@ -54,6 +53,7 @@ class Attempt:
     def __init__(self, rules: Rules, request: Any) -> None:
         self.rules = rules
         self.request = request
+        self.asker = Asker(request, rules.principal)
         self.hold: Hold | None = None
         self.extras = Extras()
         self.refusal: IdempotencyError | HTTPException | None = None
@@ -66,8 +66,6 @@ class Attempt:
         self.flashes: list[tuple[str, str]] = []
         self._unguarded = False
         self._content: Content | None = None
-        self._verified: Any = _UNASKED
-        self._viewer: str | None = None
         setattr(request, _ATTRIBUTE, self)
         # Registered before anything of the app's, so it sees the answer before every other after-request hook.
         after_this_request(self.finish)
@@ -85,23 +83,9 @@ class Attempt:
         return self._content
 
     @property
-    def viewer(self) -> str:
-        """Whom the answer may be shown to."""
-        if self._viewer is None:
-            self._viewer = principals.viewer(self.request, self.principal())
-        return self._viewer
-
-    @property
     def spoken_of(self) -> Hold | None:
         """What the view's ``current_claim`` is: the token or key; where there is none the interval."""
         return self.hold or self.extras.interval
-
-    def principal(self) -> str | None:
-        """Return the verified principal; asked for once, in the wrapper, when the app knows who is there."""
-        if self._verified is _UNASKED:
-            self._verified = principals.verified_principal(self.rules.principal)
-        verified: str | None = self._verified
-        return verified
 
     def claim(self) -> None:
         """Claim; a refusal waits until the view would have run."""
@@ -109,9 +93,9 @@ class Attempt:
         rules = self.rules
         self._until = time.monotonic() + rules.wait if rules.wait else 0.0
         try:
-            found = sources.find(rules, self.request, self.content, self.namespace) if rules.sources else None
+            found = sources.find(rules, self.request, self.content, self.asker.namespace) if rules.sources else None
             if found is not None:
-                terms = terms_of(found, rules, self.request, self.content, self.principal)
+                terms = terms_of(found, rules, self.request, self.content, self.asker.principal)
                 self.hold = rules.guard.claim(terms, wait=rules.wait)
         except (IdempotencyError, HTTPException) as error:
             self.refusal = error
@@ -133,7 +117,7 @@ class Attempt:
             raise self._stand_in
         if self.rules.keeps_answer and self.hold is not None:
             # Asked before the view: one that logs somebody in answers the one who was there.
-            _ = self.viewer
+            self.asker.viewer()
         self.entered = True
         return None
 
@@ -190,13 +174,9 @@ class Attempt:
             self._stand_in.__traceback__ = None
         self.refusal = self.answered_by = self._stand_in = None
 
-    def namespace(self) -> str:
-        """Return whose name space a client-made key lies in."""
-        return principals.namespace(self.request, self.principal())
-
     def _claim_extras(self) -> None:
         try:
-            self.extras.claim(self.rules, self.request, self.content, self.principal, self._until, self.hold)
+            self.extras.claim(self.rules, self.request, self.content, self.asker.principal, self._until, self.hold)
         except (IdempotencyError, HTTPException) as error:
             self.refusal = error
 
@@ -213,7 +193,7 @@ class Attempt:
             return error  # the framework's own, as a body that is too large
         if not isinstance(error, (Duplicate, InProgress)):
             return as_http(error, self.rules.answers)
-        answer = policies.answer(error, self.rules, lambda: self.viewer, "HTTP_COOKIE" not in self.request.environ)
+        answer = policies.answer(error, self.rules, self.asker.viewer, "HTTP_COOKIE" not in self.request.environ)
         if isinstance(answer, RecordInvalid):
             self.rules.guard.tell("record_invalid", scene=self.rules.scene, reason="its result cannot be read")
         return answer

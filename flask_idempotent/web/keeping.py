@@ -18,11 +18,12 @@ _logger = logging.getLogger(__name__)
 def kept(attempt: Attempt, response: Response) -> bytes | None:
     """Return what is kept; None if nothing can or should be."""
     try:
+        viewer = attempt.asker.viewer()
         found = snapshot.capture(
             _own(attempt, response),
             attempt.rules.max_result,
-            viewer=attempt.viewer,
-            open=bool(attempt.viewer) or "HTTP_COOKIE" not in attempt.request.environ,
+            viewer=viewer,
+            open=bool(viewer) or "HTTP_COOKIE" not in attempt.request.environ,
             flashes=tuple(attempt.flashes),
         )
     except Exception:

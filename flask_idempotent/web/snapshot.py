@@ -7,7 +7,6 @@ import re
 import struct
 import zlib
 from collections.abc import Iterable
-from copy import deepcopy
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -27,6 +26,8 @@ _LEFT_OUT: Final = frozenset({
     "connection", "content-length", "keep-alive", "te", "trailer", "trailers", "transfer-encoding", "upgrade",
 })  # fmt: skip
 _BROKEN_LINE: Final = re.compile(r"[\r\n\0]")
+_MOST_HEADS: Final = 256  # that are remembered
+_NO_FLASHES: Final = b",[]]"  # how such a head ends
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -111,7 +112,7 @@ def pack(snapshot: Snapshot) -> bytes:
 
 
 # The answers of a view differ in their bodies, hardly in what stands before: that is written and read once.
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_MOST_HEADS)
 def _head(*fields: Any) -> bytes:
     return _encode((*fields, ())).encode("ascii")
 
@@ -124,17 +125,16 @@ def unpack(data: bytes) -> Snapshot | None:
     start = _LAYOUT.size + head_length
     if version != _VERSION or len(data) != start + body_length or zlib.crc32(data[_LAYOUT.size :]) != check:
         return None
+    head = data[_LAYOUT.size : start]
     try:
-        status, headers, viewer, is_open, flashes = _fields(data[_LAYOUT.size : start])
-        if flashes:
-            flashes = deepcopy(flashes)  # a message may be a list, and be changed by who gets it
+        # One with messages is read anew: they are each answer's own, may be large, and may be changed by who gets them.
+        status, headers, viewer, is_open, flashes = (_read_once if head.endswith(_NO_FLASHES) else _read)(head)
     except (ValueError, TypeError, RecursionError):
         return None
     return Snapshot(status, headers, data[start:], viewer, is_open, flashes)
 
 
-@lru_cache(maxsize=256)
-def _fields(head: bytes) -> tuple[int, tuple[tuple[str, str], ...], str, bool, tuple[tuple[str, Any], ...]]:
+def _read(head: bytes) -> tuple[int, tuple[tuple[str, str], ...], str, bool, tuple[tuple[str, Any], ...]]:
     """Return what was read, checked: status, headers, viewer, open, flashes.
 
     :raises ValueError: a field is not what it should be.
@@ -148,6 +148,9 @@ def _fields(head: bytes) -> tuple[int, tuple[tuple[str, str], ...], str, bool, t
     if type(status) is not int or not 200 <= status <= 999 or type(is_open) is not bool:
         raise ValueError("status")
     return status, pairs, viewer, is_open, tuple([_flash(*flash) for flash in flashes])
+
+
+_read_once: Final = lru_cache(maxsize=_MOST_HEADS)(_read)
 
 
 def _flash(category: Any, message: Any, markup: Any) -> tuple[str, Any]:

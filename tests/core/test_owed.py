@@ -65,7 +65,7 @@ def test_a_takeover_whose_replies_were_lost_is_told_once(bench: Bench) -> None:
     bench.claim(token=False, digest="e" * 24)
 
     assert bench.record.state is State.ISSUED
-    told = Event("taken_over", terms().digest, "s", "order", "its reply was lost, so no view ran")
+    told = Event("taken_over", terms().digest, "s", "order", "its reply was lost; it is given back")
     assert [event for event in bench.events if event.name == "taken_over"] == [told]
 
 

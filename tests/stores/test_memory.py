@@ -19,6 +19,7 @@ import pytest
 from flask_idempotent.core.errors import StoreUnavailable
 from flask_idempotent.core.record import Claim, Record, State
 from flask_idempotent.stores.memory import MemoryStore
+from flask_idempotent.stores.memory.records import Records
 from flask_idempotent.testing import FakeClock
 from tests.stores.forking import in_child
 
@@ -149,7 +150,7 @@ class TestGrowth:
             clock.advance(1)
         assert len(store._records) < 7_000
         assert store.purge() > 0
-        assert store._records == {}
+        assert len(store._records) == 0
 
     @pytest.mark.case("MEM-03")
     def test_nobody_waits_long_while_much_expires(self) -> None:
@@ -171,8 +172,8 @@ class TestGrowth:
             claim = store.claim(f"key {n}", owner="anna", lease=60, ttl=86_400)
             assert isinstance(claim, Claim)
             assert store.settle(claim, state=State.ISSUED, hold=0, ttl=0)
-        assert store._records == {}
-        assert (len(store._order), sum(map(len, store._seconds.values()))) == (1, 0)
+        assert len(store._records) == 0
+        assert (len(store._records._order), sum(map(len, store._records._seconds.values()))) == (1, 0)
 
     def test_the_thread_ends_when_nothing_is_left_and_comes_back(self) -> None:
         store = MemoryStore()
@@ -180,7 +181,7 @@ class TestGrowth:
             fill(store, 3, ttl=0.05)
             assert store._thread is not None
             wait_until(lambda: store._thread is None)
-            assert (store._records, store._seconds, store._order) == ({}, {}, [])
+            assert vars(store._records) == vars(Records())
 
     def test_without_a_thread_the_writes_purge(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def refused(thread: threading.Thread) -> None:
@@ -262,7 +263,7 @@ class TestForks:
                 half_way.set()
                 forked.wait(0.3)  # nobody can fork now, so this is waited for in vain
 
-        store._records = Slow()
+        store._records._by_key = Slow()
         writer = threading.Thread(target=lambda: fill(store, 1, ttl=60))
         writer.start()
         half_way.wait(DEADLINE)
@@ -290,6 +291,6 @@ def _use(store: MemoryStore) -> None:
     claim = store.claim("of the child", owner="anna", lease=60, ttl=60)
     assert isinstance(claim, Claim)
     assert store.settle(claim, state=State.DONE, hold=0, ttl=60)
-    filed = set().union(*store._seconds.values())
-    assert filed == set(store._records)
+    filed = set().union(*store._records._seconds.values())
+    assert filed == {key for key, _ in store._records.items()}
     assert sum(key.startswith("key 60 ") for key in store.scan()) == 50

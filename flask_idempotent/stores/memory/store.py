@@ -1,24 +1,23 @@
 """The store in this process's memory: exact for one process, gone with it.
 
-Every method takes the lock, asks the state machine, and keeps its answer. Records are filed by the second in which they
-end, so that what has expired goes without being asked for: a few with every write, the rest by a thread that lives
-while there is something to wait for. A full store refuses; it never forgets a record that lives.
+Every method takes the lock, asks the state machine, and keeps its answer. What has expired goes by itself: a few
+records with every write, the rest by a thread that lives while there is something to wait for. A full store refuses; it
+never forgets a record that lives.
 """
 
 from __future__ import annotations
 
-import heapq
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Final
 
-from ..core import machine
-from ..core.errors import StoreUnavailable
-from ..core.record import MICROSECONDS, Absent, Claim, Holder, Record, State, microseconds
+from ...core import machine
+from ...core.errors import StoreUnavailable
+from ...core.record import MICROSECONDS, Absent, Claim, Holder, Record, State, microseconds
+from .records import Records
 
 _PER_WRITE: Final = 16  # expired records that one write removes
 _PER_TURN: Final = 1_000  # records that are looked at while the lock is held once, about a millisecond
@@ -40,9 +39,7 @@ class MemoryStore:
         self._max_records = max_records
         self._clock = clock
         self._lock = threading.RLock()
-        self._records: dict[str, Record] = {}
-        self._seconds: dict[int, set[str]] = {}  # the second in which they end -> keys
-        self._order: list[int] = []  # heap of the seconds above, each once
+        self._records = Records()
         self._thread: threading.Thread | None = None
         _stores.add(self)
 
@@ -134,7 +131,7 @@ class MemoryStore:
         while True:
             with self._lock:
                 now = self._now()
-                some = self._purge(now, _PER_TURN) or self._purge_present(now)
+                some = self._purge(now)
             removed += some
             if not some:
                 return removed
@@ -144,74 +141,33 @@ class MemoryStore:
 
     def _make_room(self, record: Record | None, now: int) -> None:
         if record is None and len(self._records) >= self._max_records:
-            if not self._purge(now, _PER_TURN):
-                self._purge_present(now)
+            self._purge(now)
             if len(self._records) >= self._max_records:
                 raise StoreUnavailable(
                     f"The memory store is full: it holds {len(self._records)} records that still live. Raise its limit "
                     f"(memory://?max_records={2 * self._max_records}), shorten the lives, or use Redis."
                 )
 
+    def _purge(self, now: int) -> int:
+        return self._records.purge(now, _PER_TURN) or self._records.purge_present(now, _PER_TURN)
+
     def _put(self, key: str, record: Record | None, now: int) -> None:
-        old = self._records.get(key)
-        if record is not old:
-            if old is not None:
-                self._forget(key, old)
-            if record is not None:
-                self._file(key, record)
-        self._purge(now, _PER_WRITE)
+        self._records.put(key, record)
+        self._records.purge(now, _PER_WRITE)
         if self._records and self._thread is None:
             self._thread = _start_thread(self)
-
-    def _file(self, key: str, record: Record) -> None:
-        self._records[key] = record
-        second = record.expires_at // MICROSECONDS
-        if second not in self._seconds:
-            self._seconds[second] = set()
-            heapq.heappush(self._order, second)
-        self._seconds[second].add(key)
-
-    def _forget(self, key: str, record: Record) -> None:
-        del self._records[key]
-        second = record.expires_at // MICROSECONDS
-        keys = self._seconds[second]
-        keys.remove(key)
-        if not keys:
-            self._seconds[second] = set()  # a set never shrinks; the second itself goes when it is over
-
-    def _purge(self, now: int, limit: int) -> int:
-        """Remove at most ``limit`` records of the seconds that are over; return how many went."""
-        removed = 0
-        while self._order and self._order[0] < now // MICROSECONDS and removed < limit:
-            keys = self._seconds[self._order[0]]
-            while keys and removed < limit:
-                del self._records[keys.pop()]
-                removed += 1
-            if not keys:
-                del self._seconds[heapq.heappop(self._order)]
-        return removed
-
-    def _purge_present(self, now: int) -> int:
-        """Look at some records of the second that is not over, and remove the expired ones; return how many went."""
-        keys = list(islice(self._seconds.get(now // MICROSECONDS, ()), _PER_TURN))
-        expired = [(key, record) for key in keys if (record := self._records[key]).expires_at <= now]
-        for key, record in expired:
-            self._forget(key, record)
-        return len(expired)
 
     def _next_turn(self) -> float | None:
         """Remove some expired records; return the seconds until there may be more, None when no record is left."""
         with self._lock:
             now = self._now()
-            if self._purge(now, _PER_TURN) >= _PER_TURN:
+            if self._records.purge(now, _PER_TURN) >= _PER_TURN:
                 return 0.001  # let the others have the lock
             if not self._records:
-                self._records.clear()  # an empty dict that was large holds its table until then
-                self._seconds.clear()
-                self._order.clear()
+                self._records.trim()
                 self._thread = None
                 return None
-            return min(max((self._order[0] + 1) - now / MICROSECONDS, 0.01), _LONGEST_WAIT)
+            return min(max((self._records.next_end() - now) / MICROSECONDS, 0.01), _LONGEST_WAIT)
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()
